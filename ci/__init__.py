@@ -1,0 +1,1 @@
+"""The CI and release control plane of Miles."""
