@@ -1,0 +1,1 @@
+"""A stand-in for Miles: enough of it to tell which trees a test sees."""

@@ -1,0 +1,3 @@
+"""A stand-in for miles_plugins."""
+
+OPTIMIZERS = ("adam", "muon")
