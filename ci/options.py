@@ -1,128 +1,14 @@
-"""Command-line options: one declaration for sessions, the suite runner and the tasks."""
+"""Command-line options, declared once for sessions, the suite runner and the tasks."""
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from ci.errors import UsageError
 from ci.inventory import Inventory
 from ci.text import did_you_mean, show
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: what is wrong, what is close, exit 2."""
-
-    def __init__(self, prog: str, description: str) -> None:
-        super().__init__(
-            prog=prog,
-            description=description,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(show(message, 300), hint=f"{self.prog} --help lists the arguments")
-
-    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse all of ``arguments``.
-
-        Raises:
-            UsageError: an unknown argument (the nearest known is named), or a value that cannot be read.
-        """
-        namespace, unknown = self.parse_known_args(list(arguments))
-        if unknown:
-            raise UsageError(
-                f"`{show(unknown[0], 80)}` is not an argument of {self.prog}",
-                hint=did_you_mean(unknown[0].partition("=")[0], self._known()),
-            )
-        return namespace
-
-    def _known(self) -> list[str]:
-        return [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-
-
-def add_workspace(parser: Parser) -> None:
-    """``--workspace``."""
-    parser.add_argument(
-        "--workspace",
-        metavar="DIR",
-        help="the Miles checkout under test (else MILES_ROOT, the folder started in, or the bundled sample)",
-    )
-
-
-def add_policy(parser: Parser) -> None:
-    """What decides which tests run."""
-    parser.add_argument("--cadence", metavar="C", help="regular, nightly, weekly or release")
-    parser.add_argument(
-        "--labels",
-        metavar="LABEL",
-        nargs="*",
-        action="extend",
-        default=[],
-        help="labels as on a pull request: run-ci-megatron, nightly, bypass-fastfail",
-    )
-    parser.add_argument("--match-all-labels", action="store_true", help="select every label, as a manual dispatch does")
-    parser.add_argument("--bypass-fastfail", action="store_true", help="go on after a failure")
-
-
-def add_trigger(parser: Parser) -> None:
-    """Facts of the run that is to be reproduced."""
-    parser.add_argument(
-        "--event", metavar="FILE", help="a GitHub event payload; labels, PR text, number, cron are read"
-    )
-    parser.add_argument("--event-name", metavar="NAME", help="pull_request, schedule or workflow_dispatch")
-    parser.add_argument("--pr-body", metavar="FILE", help="the text of the pull request, for its directives")
-
-
-def add_refs(parser: Parser, inventory: Inventory) -> None:
-    """One option per dependency, and whether the network may be used."""
-    for dependency in inventory.dependencies.values():
-        parser.add_argument(
-            f"--{dependency.name}",
-            metavar="REF",
-            default="",
-            help=f"{dependency.title}: a branch, tag, #PR, full commit, or path:DIR (a local tree as it is)",
-        )
-    parser.add_argument("--offline", action="store_true", help="use what the cache has, no network")
-
-
-def add_run(parser: Parser) -> None:
-    """How the suite is run."""
-    parser.add_argument("--list-only", action="store_true", help="print the plan and stop; sets nothing up")
-    parser.add_argument("--results", metavar="DIR", help="where results.json, junit.xml and the log go")
-    parser.add_argument(
-        "--parallel", metavar="N", type=_count, default=0, help="run N files at a time (needs pytest-xdist)"
-    )
-    parser.add_argument("--python", metavar="INTERPRETER", help="use this interpreter as it is, install nothing")
-    parser.add_argument(
-        "--grace", metavar="S", type=_seconds, default=30.0, help="seconds for tear-down after Ctrl-C (30)"
-    )
-
-
-def add_environment(parser: Parser) -> None:
-    """What goes into the environment that a session builds."""
-    parser.add_argument(
-        "--leave-out",
-        metavar="REQUIREMENT",
-        action="append",
-        default=[],
-        type=_requirement_name,
-        help="do not install this requirement (a wheel that this machine cannot have); said in the results",
-    )
-
-
-def early_value(arguments: Iterable[str], option: str) -> str | None:
-    """The value of one option before the real parse: the workspace decides which options there are."""
-    value, expected = None, False
-    for argument in arguments:
-        if expected:
-            value, expected = argument, False
-        elif argument == option:
-            expected = True
-        elif argument.startswith(f"{option}="):
-            value = argument.removeprefix(f"{option}=")
-    return value
 
 
 def _count(text: str) -> int:
@@ -141,3 +27,158 @@ def _requirement_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"`{show(text, 40)}` is not the name of a requirement, as `torch`")
     return text
+
+
+def _format(text: str) -> str:
+    if text not in {"text", "json"}:
+        raise argparse.ArgumentTypeError(f"`{show(text, 40)}` is not text or json")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. ``value`` is the placeholder of its value, None for a flag; ``many``: it adds up.
+
+    ``default`` is what stands when it is not given; ``read`` turns the text into the value.
+    """
+
+    name: str
+    help: str
+    value: str | None = None
+    many: bool = False
+    default: object = ""
+    read: Callable[[str], object] = str
+
+    @property
+    def key(self) -> str:
+        """The name as an identifier."""
+        return self.name.replace("-", "_")
+
+    @property
+    def initial(self) -> object:
+        """The default, by the option's shape."""
+        return False if self.value is None else [] if self.many else self.default
+
+
+WORKSPACE = (
+    Option(
+        name="workspace",
+        value="DIR",
+        help="the Miles checkout under test (else MILES_ROOT, the folder started in, or the bundled sample)",
+    ),
+)
+POLICY = (
+    Option(name="cadence", value="C", help="regular, nightly, weekly or release; the event's labels are then ignored"),
+    Option(
+        name="labels",
+        value="LABEL",
+        many=True,
+        help="labels as on a pull request, beside the event's: run-ci-megatron, nightly, bypass-fastfail",
+    ),
+    Option(name="match-all-labels", help="select every label, as a manual dispatch does"),
+    Option(name="bypass-fastfail", help="go on after a failure"),
+)
+EVENT = (
+    Option(
+        name="event", value="FILE", help="a GitHub event payload; labels, PR text, number and cron are read from it"
+    ),
+    Option(name="event-name", value="NAME", help="pull_request, schedule or workflow_dispatch"),
+    Option(name="schedule", value="CRON", default=None, help="the cron string of a scheduled run, exactly"),
+    Option(name="labels-json", value="JSON", default=None, help="the labels of the pull request as a JSON array"),
+)
+REFS = (
+    Option(name="pr-body", value="FILE", help="the text of the pull request, for its directives"),
+    Option(name="offline", help="use what the cache has, no network"),
+)
+RUN = (
+    Option(name="list-only", help="print the plan and stop; sets nothing up"),
+    Option(name="results", value="DIR", help="where results.json, junit.xml and the log go"),
+    Option(name="parallel", value="N", default=0, read=_count, help="run N files at a time (pytest-xdist)"),
+    Option(name="python", value="INTERPRETER", help="use this interpreter as it is, install nothing"),
+    Option(name="grace", value="S", default=30.0, read=_seconds, help="seconds for tear-down after Ctrl-C (30)"),
+)
+ENVIRONMENT = (
+    Option(
+        name="leave-out",
+        value="REQUIREMENT",
+        many=True,
+        read=_requirement_name,
+        help="do not install this requirement (a wheel that this machine cannot have); said in the results",
+    ),
+)
+FORMAT = (Option(name="format", value="F", default="text", read=_format, help="text or json"),)
+
+
+def ref_options(inventory: Inventory) -> tuple[Option, ...]:
+    """One option per dependency."""
+    return tuple(
+        Option(
+            name=dependency.name,
+            value="REF",
+            help=f"{dependency.title}: a branch, tag, #PR, full commit, or path:DIR (a local tree as it is)",
+        )
+        for dependency in inventory.dependencies.values()
+    )
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are ours: what is wrong, what is close, exit 2."""
+
+    def __init__(self, prog: str, description: str, *options: Option) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        for option in options:
+            self._add(option)
+
+    def _add(self, option: Option) -> None:
+        flag = f"--{option.name}"
+        if option.value is None:
+            self.add_argument(flag, action="store_true", help=option.help)
+        elif option.many:
+            self.add_argument(
+                flag, metavar=option.value, nargs="*", action="extend", default=[], type=option.read, help=option.help
+            )
+        else:
+            self.add_argument(flag, metavar=option.value, default=option.default, type=option.read, help=option.help)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of leaving."""
+        raise UsageError(show(message, 300), hint=f"{self.prog} --help lists the arguments")
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse all of ``arguments``.
+
+        Raises:
+            UsageError: an unknown argument (the nearest known is named), or a value that cannot be read.
+        """
+        namespace, unknown = self.parse_known_args(_joined(arguments))
+        if unknown:
+            known = [text for action in self._actions for text in action.option_strings if text.startswith("--")]
+            raise UsageError(
+                f"`{show(unknown[0], 80)}` is not an argument of {self.prog}",
+                hint=did_you_mean(unknown[0].partition("=")[0], known),
+            )
+        return namespace
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """``--partition -1/4`` as ``--partition=-1/4``: argparse takes a value that begins with `-` for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if re.match(r"-[0-9]", argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def early_value(arguments: Iterable[str], option: str) -> str | None:
+    """The value of one option before the real parse: the workspace decides which options there are."""
+    value, expected = None, False
+    for argument in arguments:
+        if expected:
+            value, expected = argument, False
+        elif argument == option:
+            expected = True
+        elif argument.startswith(f"{option}="):
+            value = argument.removeprefix(f"{option}=")
+    return value

@@ -2,18 +2,12 @@ import pytest
 
 from ci.errors import UsageError
 from ci.inventory import Inventory
-from ci.options import Parser, add_environment, add_policy, add_refs, add_run, add_workspace, early_value
+from ci.options import ENVIRONMENT, POLICY, RUN, WORKSPACE, Parser, early_value, ref_options
 
 
 @pytest.fixture
 def parser(inventory: Inventory) -> Parser:
-    parser = Parser("ci.session", "")
-    add_workspace(parser)
-    add_policy(parser)
-    add_refs(parser, inventory)
-    add_run(parser)
-    add_environment(parser)
-    return parser
+    return Parser("ci.session", "", *WORKSPACE, *POLICY, *ref_options(inventory), *RUN, *ENVIRONMENT)
 
 
 @pytest.mark.parametrize(
