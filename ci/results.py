@@ -1,0 +1,144 @@
+"""What came of a run, as frozen values, and the files that say it.
+
+``results.json``, schema 1: ``schema``, ``facts`` (suite, backend, partition, cadence, policy, refs, python,
+left_out, …), ``exit_code``, ``interrupted``, ``duration`` (s), ``files`` (each with ``file``, ``verdict``,
+``duration``, ``tests`` by outcome, ``reason``, ``tail``), ``reaped`` (``pid``, ``command``, ``age``).
+"""
+
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ci.errors import ExitCode, InfrastructureError
+from ci.files import replace_bytes
+from ci.junit import junit_xml
+from ci.process import Reaped
+from ci.text import show
+
+SCHEMA = 1
+
+
+class Verdict(enum.StrEnum):
+    """What is known of one file. ``error``: it could not be collected, or a fixture broke."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    EMPTY = "empty"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResult:
+    """One test. ``outcome``: passed, failed, error, skipped, xfailed or xpassed."""
+
+    __test__ = False  # its name is no test class of pytest's
+
+    name: str
+    outcome: str
+    duration: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """One file. ``duration`` in seconds; ``tail``: the bounded end of what failed."""
+
+    file: str
+    verdict: Verdict
+    duration: float = 0.0
+    tests: tuple[TestResult, ...] = ()
+    reason: str | None = None
+    tail: str = ""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Outcome → number of tests."""
+        outcomes = [test.outcome for test in self.tests]
+        return {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteOutcome:
+    """A whole run of one suite or partition; ``duration`` in seconds."""
+
+    files: tuple[FileResult, ...]
+    duration: float = 0.0
+    interrupted: bool = False
+    reaped: tuple[Reaped, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code that the verdicts ask for."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        red = {Verdict.FAILED, Verdict.ERROR, Verdict.NOT_RUN}
+        return ExitCode.FAILED if any(result.verdict in red for result in self.files) else ExitCode.OK
+
+    @property
+    def covers_nothing(self) -> bool:
+        """Whether no test ran at all."""
+        return not any(test.outcome != "skipped" for result in self.files for test in result.tests)
+
+    def count(self, verdict: Verdict) -> int:
+        """How many files have that verdict."""
+        return sum(result.verdict is verdict for result in self.files)
+
+
+def results_json(outcome: SuiteOutcome, facts: Mapping[str, object]) -> str:
+    """The results as one JSON document."""
+    document = {
+        "schema": SCHEMA,
+        "facts": facts,
+        "exit_code": int(outcome.exit_code),
+        "interrupted": outcome.interrupted,
+        "covers_nothing": outcome.covers_nothing,
+        "duration": round(outcome.duration, 3),
+        "files": [
+            {
+                "file": result.file,
+                "verdict": result.verdict,
+                "duration": round(result.duration, 3),
+                "tests": result.counts,
+                "reason": result.reason,
+                "tail": result.tail,
+            }
+            for result in outcome.files
+        ],
+        "reaped": [asdict(process) for process in outcome.reaped],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def write_results(folder: Path, outcome: SuiteOutcome, facts: Mapping[str, object], *, title: str) -> None:
+    """Write results.json and junit.xml; a test may have deleted the folder.
+
+    Raises:
+        InfrastructureError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_bytes(folder / "results.json", results_json(outcome, facts).encode())
+        replace_bytes(folder / "junit.xml", junit_xml(title, _suites(outcome.files)))
+    except OSError as error:
+        raise InfrastructureError(
+            f"the results cannot be written to {show(folder)}: {show(error.strerror or error)}",
+            hint="what is known is said above; give another folder with --results DIR",
+        ) from error
+
+
+def _suites(files: Sequence[FileResult]) -> list[tuple[str, float, list[tuple[str, float, str, str]]]]:
+    """Suites of (test, seconds, outcome, text); a file that never got to a test stands as one test of its own."""
+    alone = {Verdict.EMPTY: "skipped", Verdict.NOT_RUN: "skipped", Verdict.FAILED: "failed", Verdict.ERROR: "error"}
+    suites = []
+    for result in files:
+        tests = [(test.name, test.duration, test.outcome, test.text) for test in result.tests]
+        red = any(test.outcome in {"failed", "error"} for test in result.tests)
+        if result.verdict in alone and not (tests and red):
+            text = "\n".join(part for part in (result.reason, result.tail) if part)
+            tests.append((f"({result.verdict})", result.duration, alone[result.verdict], text))
+        suites.append((result.file, result.duration, tests))
+    return suites
