@@ -92,6 +92,7 @@ REFS = (
 )
 RUN = (
     Option(name="list-only", help="print the plan and stop; sets nothing up"),
+    Option(name="only", value="FILE", many=True, help="of the planned files run these alone"),
     Option(name="results", value="DIR", help="where results.json, junit.xml and the log go"),
     Option(name="parallel", value="N", default=0, read=_count, help="run N files at a time (pytest-xdist)"),
     Option(name="python", value="INTERPRETER", help="use this interpreter as it is, install nothing"),

@@ -1,16 +1,17 @@
 """What one stage or partition runs, as a value, as JSON and as text."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ci.errors import UsageError
 from ci.inventory import Stage
 from ci.policy import Policy
 from ci.registration import Registration
 from ci.selection import Selection, select
 from ci.sharding import Partition, shard
-from ci.text import show
+from ci.text import did_you_mean, nearest, show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,23 @@ def plan_stage(
     selection = select(registrations, backend=stage.backend, suite=stage.name, policy=policy)
     enabled = selection.enabled if partition is None else shard(selection.enabled, partition.size)[partition.id]
     return StagePlan(stage=stage, partition=partition, policy=policy, selection=selection, enabled=enabled)
+
+
+def narrowed(plan: StagePlan, files: Sequence[str]) -> StagePlan:
+    """The plan with these of its files alone.
+
+    Raises:
+        UsageError: a file is not in the plan.
+    """
+    planned = [registration.file for registration in plan.enabled]
+    for file in files:
+        if file not in planned:
+            near = f"{did_you_mean(file, planned)}; " if nearest(file, planned) else ""
+            raise UsageError(
+                f"{show(file)} is not in the plan of {plan.title}",
+                hint=f"{near}`invoke explain {show(file)}` says where it runs",
+            )
+    return replace(plan, enabled=tuple(found for found in plan.enabled if found.file in files))
 
 
 def plan_json(plan: StagePlan) -> str:

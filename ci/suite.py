@@ -16,7 +16,7 @@ from ci.inventory import Stage
 from ci.main import guarded
 from ci.options import FORMAT, POLICY, RUN, WORKSPACE, Option, Parser
 from ci.paths import cache_dir
-from ci.plan import StagePlan, plan_json, plan_stage, plan_text
+from ci.plan import StagePlan, narrowed, plan_json, plan_stage, plan_text
 from ci.policy import Policy, Trigger, resolve_policy
 from ci.sharding import Partition, parse_partition
 from ci.text import did_you_mean, show
@@ -51,27 +51,31 @@ def main(arguments: Sequence[str]) -> int:
         bypass_fastfail=options.bypass_fastfail,
     )
     policy = resolve_policy(trigger, workspace.inventory)
-    plan = make_plan(workspace, stage, policy, partition)
+    plan = make_plan(workspace, stage, policy, partition, only=options.only)
     if options.list_only:
         print(plan_json(plan) if options.format == "json" else plan_text(plan))
         return ExitCode.OK
-    from ci import suite_run
+    from ci.suite_run import run_given
 
-    return suite_run.run_given(options, workspace, plan)
+    return run_given(options, workspace, plan)
 
 
-def make_plan(workspace: Workspace, stage: Stage, policy: Policy, partition: Partition | None) -> StagePlan:
+def make_plan(
+    workspace: Workspace, stage: Stage, policy: Policy, partition: Partition | None, *, only: Sequence[str]
+) -> StagePlan:
     """Read the workspace's registrations and plan one stage; warnings go to stderr.
 
     Raises:
         Problems: the registrations have faults.
+        UsageError: one of ``only`` is not in the plan.
     """
     for warning in policy.warnings:
         warn(warning)
     tree = read_tree(workspace.root, workspace.inventory, cache=cache_dir()).require()
     for finding in tree.warnings:
         say(f"warning: {finding}")
-    return plan_stage(tree.registrations, stage, policy, partition)
+    plan = plan_stage(tree.registrations, stage, policy, partition)
+    return narrowed(plan, only) if only else plan
 
 
 def _parser() -> Parser:

@@ -1,0 +1,219 @@
+"""Setting a suite up and running it: the impure middle between a plan and its results."""
+
+import os
+import signal
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from ci import git
+from ci.child_environment import commit_name, compose
+from ci.console import say
+from ci.cpu import CpuRun, run_cpu
+from ci.environment import EnvironmentSpec, ensure
+from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.facts import Facts
+from ci.interpreter import Interpreter, find_interpreter, interpreter_at
+from ci.inventory import Backend, Dependency
+from ci.paths import REPOSITORY, cache_dir
+from ci.plan import StagePlan, plan_data, plan_text
+from ci.process import die_with_parent
+from ci.refs import RefDecision, Refs
+from ci.requirement_files import read_requirements
+from ci.results import SuiteOutcome, write_results
+from ci.run_sources import obtain_trees
+from ci.show_output import Output
+from ci.summary import summary, write_step_summary
+from ci.text import did_you_mean, show
+from ci.verify import Expected, verify
+from ci.workspace import Workspace
+
+_OWN_REQUIREMENTS = REPOSITORY / "requirements" / "cpu.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """Everything that a run of the tests needs. ``facts`` go into the results."""
+
+    python: str
+    sources: tuple[tuple[Dependency, str], ...]
+    number: int | None
+    rerun: str
+    facts: Mapping[str, Any]
+
+
+def run_session(options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts, refs: Refs) -> int:
+    """Obtain sources, build the environment, then run; what a Nox session does."""
+    die_with_parent(signal.SIGTERM)
+    if not plan.enabled:
+        return _run(options, workspace, plan, Setup(python="", sources=(), number=None, rerun="", facts={}))
+    trees = obtain_trees(refs.decisions, workspace, environ=os.environ, offline=options.offline)
+    for tree in trees.values():
+        dependency = workspace.inventory.dependencies[tree.dependency]
+        changed = " with local changes" if tree.changed else ""
+        say(f"{dependency.title}: {show(tree.ref)} at {tree.commit or 'no commit'}{changed}")
+    python, interpreter = _interpreter(options, workspace, plan)
+    setup = Setup(
+        python=python,
+        sources=tuple((workspace.inventory.dependencies[name], tree.root) for name, tree in trees.items()),
+        number=facts.number,
+        rerun=_rerun(plan),
+        facts={
+            "refs": [_ref_fact(decision, trees) for decision in refs.decisions],
+            "python": interpreter.version,
+            "left_out": list(options.leave_out),
+            "number": facts.number,
+        },
+    )
+    return _run(options, workspace, plan, setup)
+
+
+def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
+    """Run with the interpreter and trees that were given: ``python -m ci.suite`` without a session."""
+    if plan.stage.gpus:
+        raise InfrastructureError(
+            f"{plan.stage.name} needs {plan.stage.gpus}×{plan.stage.hardware}, which the runner cannot use yet",
+            hint="--list-only shows what it would run",
+        )
+    interpreter = interpreter_at(options.python) if options.python else find_interpreter(None)
+    setup = Setup(
+        python=interpreter.path,
+        sources=_given_sources(options, workspace),
+        number=None,
+        rerun=f"python -m ci.suite --suite {plan.stage.name} --only",
+        facts={"python": interpreter.version, "left_out": []},
+    )
+    return _run(options, workspace, plan, setup)
+
+
+def _run(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup) -> int:
+    """Verify, print the plan, run the tests, write what came of it."""
+    results = _results_folder(options, plan)
+    print(plan_text(plan), flush=True)
+    outcome = SuiteOutcome(files=())
+    if plan.enabled:
+        outcome = _run_tests(options, workspace, plan, setup, results)
+    facts = {**plan_data(plan), **setup.facts, "workspace": str(workspace.root)}
+    for fact in ("enabled", "skipped"):
+        facts[fact] = len(facts[fact])
+    output = Output()
+    for line in summary(outcome, title=plan.title, results=str(results), rerun=setup.rerun):
+        output.line(line)
+    write_step_summary(outcome, title=plan.title, environ=os.environ)
+    write_results(results, outcome, facts, title=plan.title)
+    return ExitCode(outcome.exit_code)
+
+
+def _run_tests(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path) -> SuiteOutcome:
+    commit = git.head_commit(workspace.root) or "unknown"
+    environment = compose(
+        os.environ,
+        workspace=str(workspace.root),
+        sources=setup.sources,
+        programs=os.path.dirname(setup.python),
+        commit_name=commit_name(commit, setup.number),
+        extra={},
+    )
+    if environment.dropped:
+        say(f"not handed to the tests: {', '.join(environment.dropped)}")
+    verify(setup.python, _expected(workspace, setup.sources), env=environment.variables, cwd=str(workspace.root))
+    run = CpuRun(
+        title=plan.title,
+        python=setup.python,
+        workspace=str(workspace.root),
+        files=tuple(dict.fromkeys(registration.file for registration in plan.enabled)),
+        env=environment.variables,
+        keep_going=plan.policy.bypass_fastfail,
+        parallel=options.parallel,
+        results=str(results),
+        grace=options.grace,
+    )
+    return run_cpu(run, Output())
+
+
+def _expected(workspace: Workspace, sources: Sequence[tuple[Dependency, str]]) -> list[Expected]:
+    own = workspace.inventory.workspace_modules
+    wanted = [Expected(module=module, root=str(workspace.root), owner="the workspace") for module in own]
+    for dependency, root in sources:
+        wanted += [Expected(module=module, root=root, owner=dependency.title) for module in dependency.modules]
+    return wanted
+
+
+def _interpreter(options: Namespace, workspace: Workspace, plan: StagePlan) -> tuple[str, Interpreter]:
+    """The interpreter that runs the tests: the one given, or one of an environment with the workspace's pins."""
+    if options.python:
+        if options.leave_out:
+            raise UsageError("--leave-out has no meaning with --python", hint="nothing is installed there; drop one")
+        given = interpreter_at(options.python)
+        return given.path, given
+    backend = workspace.inventory.backends[plan.stage.backend]
+    base = _base_interpreter(backend, workspace)
+    spec = EnvironmentSpec(
+        name=plan.stage.name,
+        interpreter=base,
+        files=read_requirements(_requirement_files(backend, workspace)),
+        leave_out=tuple(sorted({str(canonicalize_name(name)) for name in options.leave_out})),
+    )
+    programs = ensure(spec, cache=cache_dir(), offline=options.offline)
+    return str(programs / "python"), base
+
+
+def _base_interpreter(backend: Backend, workspace: Workspace) -> Interpreter:
+    """CI's version; the sample, which runs on every supported one, takes the running one where CI's is missing."""
+    try:
+        return find_interpreter(backend.python)
+    except InfrastructureError:
+        if not workspace.sample:
+            raise
+        running = find_interpreter(None)
+        say(f"Python {backend.python}, which CI uses, is not on this machine; the sample runs on {running.version} too")
+        return running
+
+
+def _requirement_files(backend: Backend, workspace: Workspace) -> list[Path]:
+    found = [workspace.root / name for name in backend.requirements if (workspace.root / name).is_file()]
+    return found or [_OWN_REQUIREMENTS]
+
+
+def _given_sources(options: Namespace, workspace: Workspace) -> tuple[tuple[Dependency, str], ...]:
+    """Trees from ``--tree NAME=DIR``, else from the environment variables that a session sets."""
+    dependencies = workspace.inventory.dependencies
+    given: dict[str, str] = {}
+    for text in options.tree:
+        name, _, folder = text.partition("=")
+        if name not in dependencies or not folder:
+            raise UsageError(f"--tree {show(text, 80)} is not NAME=DIR", hint=did_you_mean(name, dependencies))
+        given[name] = folder
+    roots = {name: given.get(name) or os.environ.get(entry.root_variable) for name, entry in dependencies.items()}
+    for name, root in roots.items():
+        if root and not os.path.isdir(root):
+            raise UsageError(f"{show(root)} is not a folder", hint=f"give the folder of {name} with --tree {name}=DIR")
+    return tuple((dependencies[name], os.path.abspath(root)) for name, root in roots.items() if root)
+
+
+def _results_folder(options: Namespace, plan: StagePlan) -> Path:
+    if options.results:
+        return Path(options.results).absolute()
+    name = plan.stage.name if plan.partition is None else f"{plan.stage.name}-{plan.partition.id}"
+    return REPOSITORY / "results" / name
+
+
+def _rerun(plan: StagePlan) -> str:
+    session = plan.stage.name if plan.partition is None else f'"{plan.stage.name}({plan.partition.id})"'
+    return f"nox -s {session} -- --only"
+
+
+def _ref_fact(decision: RefDecision, trees: Mapping[str, Any]) -> dict[str, str | bool | None]:
+    tree = trees.get(decision.dependency.name)
+    return {
+        "name": decision.dependency.name,
+        "ref": str(decision.ref) if decision.ref else None,
+        "origin": decision.origin,
+        "detail": decision.detail,
+        "commit": tree.commit if tree else None,
+        "changed": tree.changed if tree else False,
+    }
