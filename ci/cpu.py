@@ -154,6 +154,8 @@ class _Runner:
             return self._after_death(files, events, code)
         if events.exit_code == _USAGE and not events.any_collected:
             return self._after_refusal(files)
+        if self._run.parallel > 1 and (rest := self._rest(files)) and len(rest) < len(files):
+            return rest
         self._explain_not_run(files, events.exit_code)
         return []
 
@@ -245,7 +247,11 @@ class _Runner:
 
     def _arguments(self, files: Sequence[str]) -> list[str]:
         flow = ["--continue-on-collection-errors"] if self._run.keep_going else ["-x"]
-        parallel = ["-n", str(self._run.parallel), "--dist", "loadfile"] if self._run.parallel > 1 else []
+        parallel: list[str] = []
+        if self._run.parallel > 1:
+            # with by-file distribution xdist 3.8 hangs after it replaced a worker that died; without a
+            # replacement it ends, and the files that are left go to another pytest
+            parallel = ["-n", str(self._run.parallel), "--dist", "loadfile", "--max-worker-restart=0"]
         return ["-v", f"--rootdir={self._run.workspace}", *flow, *parallel, *files]
 
     def _follow(self, child: subprocess.Popen[bytes], events: Events, reports: IO[str]) -> None:

@@ -100,4 +100,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        # while pytest was still being imported; afterwards pytest handles it
+        sys.exit(130)

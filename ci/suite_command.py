@@ -5,7 +5,6 @@ session, or by hand): nothing is fetched or installed here.
 """
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 from ci.console import say, warn
 from ci.errors import ExitCode, UsageError
 from ci.inventory import Stage
-from ci.main import guarded
 from ci.options import FORMAT, POLICY, RUN, WORKSPACE, Option, Parser
 from ci.paths import cache_dir
 from ci.plan import StagePlan, narrowed, plan_json, plan_stage, plan_text
@@ -103,7 +101,3 @@ def _stage(options: Namespace, workspace: Workspace) -> Stage:
             f"`{stage.name}` is a suite of {stage.backend}, not of {options.hw}", hint=f"give --hw {stage.backend}"
         )
     return stage
-
-
-if __name__ == "__main__":
-    raise SystemExit(guarded(lambda: main(sys.argv[1:])))

@@ -4,7 +4,6 @@ Order (spec §9): source trees, dependencies, verify, print the plan, run. With 
 """
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +12,12 @@ from ci.console import say, warn
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.facts import Facts, Given, for_backend, read_facts
 from ci.inventory import Inventory, Stage
-from ci.main import guarded
 from ci.options import ENVIRONMENT, EVENT, POLICY, REFS, RUN, WORKSPACE, Option, Parser, early_value, ref_options
 from ci.plan import StagePlan, plan_text
 from ci.policy import resolve_policy
 from ci.refs import decide_refs
 from ci.sharding import Partition
-from ci.suite import make_plan
+from ci.suite_command import make_plan
 from ci.text import show
 from ci.workspace import Workspace, find_stage, find_workspace
 
@@ -115,7 +113,3 @@ def _help(stage: str) -> str:
     from ci.inventory_file import OWN_INVENTORY, load_inventory
 
     return _parser(stage, load_inventory(OWN_INVENTORY)).format_help()
-
-
-if __name__ == "__main__":
-    raise SystemExit(guarded(lambda: main(sys.argv[1:])))

@@ -1,0 +1,1 @@
+"""``python -m ci.suite``: the suite runner alone; see ``ci/suite_command.py``."""
