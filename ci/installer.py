@@ -39,6 +39,7 @@ _CAUSES = (
     (re.compile(r"^\s+([A-Za-z0-9._-]+)[=<>~! ].* from .*:\s*$", re.MULTILINE), "its hash is not the pinned one"),
     (re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+)"), "no version of it fits this machine"),
     (re.compile(r"Failed (?:building wheel for|to build) `?([A-Za-z0-9._-]+?)(?:==|[`\s]|$)"), "it could not be built"),
+    (re.compile(r"Encountered error while [^\n]*\n╰─> (?!See )([A-Za-z0-9._-]+)"), "it could not be built"),
     (re.compile(r"Failed to download(?: and build)? `([A-Za-z0-9._-]+?)(?:==|`)"), "it could not be downloaded"),
     (re.compile(r"Because ([A-Za-z0-9._-]+)(?:\[[^]]*\])? was not found"), "it is not to be found"),
     (re.compile(r"Because ([A-Za-z0-9._-]+?)(?:[=<>~!]=?\S*)? has no wheels"), "it has no wheel for this machine"),

@@ -77,7 +77,8 @@ def main() -> int:
     """Run the job; pytest's exit code, or 3 where pytest is not installed."""
     with open(sys.argv[1], encoding="utf-8") as stream:
         job = json.load(stream)
-    del sys.path[0]
+    if sys.path and os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
+        del sys.path[0]  # it is not there with PYTHONSAFEPATH
     sys.argv = ["pytest", *job["args"]]
     # not inheritable (Python's default): what tests start must not hold the file open
     with open(job["report"], "a", encoding="utf-8") as report:

@@ -174,7 +174,7 @@ def _make_tree(dependency: Dependency, ref: Ref, commit: str, url: str, home: Pa
             git.add_worktree(repository, tree, commit)
             break
         except git.GitError as error:
-            if attempt != "first" or not any(word in error.stderr for word in _DAMAGE):
+            if attempt != "first" or not _is_damage(error):
                 raise InfrastructureError(
                     f"{dependency.title}: {commit} cannot be checked out: {error.last}",
                     hint=f"if the disk is not full, delete {show(home)} and run again",
@@ -216,6 +216,8 @@ def _require_refusal_of_bare_commits(
     dependency: Dependency, ref: Ref, commit: str, url: str, error: git.GitError
 ) -> None:
     """Raise unless the server answered, has the ref, and only wants to be asked by name."""
+    if _is_damage(error):
+        raise error
     if "not our ref" not in error.stderr and "unadvertised object" not in error.stderr:
         raise _unreachable(dependency, url, error) from error
     if ref.kind is RefKind.COMMIT:
@@ -253,6 +255,10 @@ def _require_unchanged(dependency: Dependency, tree: Path, mark: Path) -> None:
             f"{dependency.title}: the tree in the cache was edited ({files}{more}): {show(tree)}",
             hint=f"to test local changes use --{dependency.name} path:DIR; to discard these, delete that folder",
         )
+
+
+def _is_damage(error: git.GitError) -> bool:
+    return any(word in error.stderr for word in _DAMAGE)
 
 
 def _clear_leftovers(home: Path) -> None:

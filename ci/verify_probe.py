@@ -68,7 +68,8 @@ def pth_files() -> list[list[str]]:
 
 def main() -> None:
     """Answer for the modules given."""
-    del sys.path[0]
+    if sys.path and os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
+        del sys.path[0]  # it is not there with PYTHONSAFEPATH
     answer = {"modules": {name: resolve(name) for name in sys.argv[2:]}, "path": sys.path, "pth": pth_files()}
     with open(sys.argv[1], "w", encoding="utf-8") as stream:
         json.dump(answer, stream)
