@@ -11,10 +11,9 @@ import nox
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ci.nox_tools import run_tool
-
 from ci.inventory import Stage
 from ci.nox_session import ExitCodes, run_stage
+from ci.nox_tools import run_tool
 from ci.workspace import session_inventory
 
 nox.options.sessions = ["lint", "tests"]

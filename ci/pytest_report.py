@@ -7,6 +7,7 @@ it, and takes its own folder off the path before anything else: tests see exactl
 """
 
 import json
+import os
 import sys
 from typing import IO, Any
 

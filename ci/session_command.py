@@ -49,10 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.list_only:
         print(plan_text(plan))
         return ExitCode.OK
-    return _run(options, workspace, plan, facts)
+    return _run(options, workspace, plan, facts, started_in)
 
 
-def _run(options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts) -> int:
+def _run(options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts, started_in: Path) -> int:
     from ci.suite_run import run_session
 
     backend = workspace.inventory.backends[plan.stage.backend]
@@ -64,7 +64,7 @@ def _run(options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts
             f"{plan.stage.name} needs {plan.stage.gpus}×{plan.stage.hardware}, which sessions cannot use yet",
             hint="--list-only shows what it would run; the file itself can be run by hand in the image",
         )
-    return run_session(options, workspace, plan, facts, refs)
+    return run_session(options, workspace, plan, facts, refs, started_in=started_in)
 
 
 def _given(options: Namespace, inventory: Inventory) -> Given:

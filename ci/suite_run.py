@@ -46,11 +46,16 @@ class Setup:
     facts: Mapping[str, Any]
 
 
-def run_session(options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts, refs: Refs) -> int:
+def run_session(
+    options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts, refs: Refs, *, started_in: Path
+) -> int:
     """Obtain sources, build the environment, then run; what a Nox session does."""
     die_with_parent(signal.SIGTERM)
+    parent = started_in / options.results if options.results else REPOSITORY / "results"
+    results = _results_folder(parent, plan)
     if not plan.enabled:
-        return _run(options, workspace, plan, Setup(python="", sources=(), number=None, rerun="", facts={}))
+        nothing = Setup(python="", sources=(), number=None, rerun="", facts={})
+        return _run(options, workspace, plan, nothing, results)
     trees = obtain_trees(refs.decisions, workspace, environ=os.environ, offline=options.offline)
     for tree in trees.values():
         dependency = workspace.inventory.dependencies[tree.dependency]
@@ -69,7 +74,7 @@ def run_session(options: Namespace, workspace: Workspace, plan: StagePlan, facts
             "number": facts.number,
         },
     )
-    return _run(options, workspace, plan, setup)
+    return _run(options, workspace, plan, setup, results)
 
 
 def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
@@ -87,12 +92,12 @@ def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
         rerun=f"python -m ci.suite --suite {plan.stage.name} --only",
         facts={"python": interpreter.version, "left_out": []},
     )
-    return _run(options, workspace, plan, setup)
+    results = Path(options.results).absolute() if options.results else _results_folder(REPOSITORY / "results", plan)
+    return _run(options, workspace, plan, setup, results)
 
 
-def _run(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup) -> int:
+def _run(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path) -> int:
     """Verify, print the plan, run the tests, write what came of it."""
-    results = _results_folder(options, plan)
     print(plan_text(plan), flush=True)
     outcome = SuiteOutcome(files=())
     if plan.enabled:
@@ -195,11 +200,9 @@ def _given_sources(options: Namespace, workspace: Workspace) -> tuple[tuple[Depe
     return tuple((dependencies[name], os.path.abspath(root)) for name, root in roots.items() if root)
 
 
-def _results_folder(options: Namespace, plan: StagePlan) -> Path:
-    if options.results:
-        return Path(options.results).absolute()
-    name = plan.stage.name if plan.partition is None else f"{plan.stage.name}-{plan.partition.id}"
-    return REPOSITORY / "results" / name
+def _results_folder(parent: Path, plan: StagePlan) -> Path:
+    """A folder for each partition, because one call of Nox runs several."""
+    return parent / (plan.stage.name if plan.partition is None else f"{plan.stage.name}-{plan.partition.id}")
 
 
 def _rerun(plan: StagePlan) -> str:

@@ -61,7 +61,7 @@ def test_one_partition_of_the_sample(tmp_path: Path) -> None:
     results = tmp_path / "results"
     ran = program("nox", "-s", "stage-a-cpu(1)", "--", *with_own_python("--results", str(results)))
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = json.loads((results / "results.json").read_text())
+    found = json.loads((results / "stage-a-cpu-1/results.json").read_text())
     assert found["facts"]["partition"] == {"id": 1, "size": 4}
     assert {ref["origin"] for ref in found["facts"]["refs"]} == {"branch"}
     assert all(len(ref["commit"]) == 40 for ref in found["facts"]["refs"])
@@ -107,7 +107,7 @@ def test_a_failing_partition_does_not_stop_the_others_and_the_code_is_1(tmp_path
     ran = program("nox", "-s", "stage-a-cpu", "--", *arguments)
     assert ran.returncode == 1
     ended = [line.partition("): ")[2] for line in ran.stderr.splitlines() if "* stage-a-cpu(" in line]
-    assert [word.partition(",")[0] for word in ended] == ["success", "success", "success", "failed"]
+    assert [word.partition(",")[0] for word in ended] == ["success", "success", "success", "aborted"]
 
 
 @pytest.mark.parametrize(
