@@ -71,7 +71,7 @@ def read_facts(given: Given, inventory: Inventory, *, workspace: Path, started_i
         bypass_fastfail=given.bypass_fastfail,
     )
     request = RefRequest(
-        dispatch={**_dispatched(event, inventory), **{name: ref for name, ref in given.refs.items() if ref}},
+        dispatch={**_dispatched(event, inventory), **_typed(given.refs, started_in)},
         body=body,
         lock=read_lock(workspace),
         local=frozenset(name for name, ref in given.refs.items() if ref),
@@ -92,6 +92,18 @@ def _dispatched(event: Event | None, inventory: Inventory) -> dict[str, str]:
         return {}
     named = {dependency.name: dependency.directive.replace("-", "_") for dependency in inventory.dependencies.values()}
     return {name: event.inputs[key] for name, key in named.items() if key in event.inputs}
+
+
+def _typed(refs: Mapping[str, str], started_in: Path) -> dict[str, str]:
+    """Refs typed by a person; a folder is meant from where they are."""
+    prefix = "path:"
+    return {
+        name: f"{prefix}{started_in / Path(ref.removeprefix(prefix)).expanduser()}"
+        if ref.startswith(prefix) and ref != prefix
+        else ref
+        for name, ref in refs.items()
+        if ref
+    }
 
 
 def _read(path: Path, option: str) -> bytes:

@@ -1,15 +1,22 @@
 """The outermost frame of every command: errors become lines and exit codes, never a traceback."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 from ci.console import fail
 from ci.errors import CiError, ExitCode
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a command; the exit code of what it raised, with its lines said."""
+    """Run a command; the exit code of what it raised, with its lines said.
+
+    A request to end is taken as Ctrl-C is, so that what was begun is cleared away and children are ended.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return command()
     except CiError as error:
@@ -23,3 +30,7 @@ def guarded(command: Callable[[], int]) -> int:
         # own flush at exit from complaining
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -61,7 +61,7 @@ def run_session(
         dependency = workspace.inventory.dependencies[tree.dependency]
         changed = " with local changes" if tree.changed else ""
         say(f"{dependency.title}: {show(tree.ref)} at {tree.commit or 'no commit'}{changed}")
-    python, interpreter = _interpreter(options, workspace, plan)
+    python, interpreter = _interpreter(options, workspace, plan, started_in)
     setup = Setup(
         python=python,
         sources=tuple((workspace.inventory.dependencies[name], tree.root) for name, tree in trees.items()),
@@ -148,12 +148,15 @@ def _expected(workspace: Workspace, sources: Sequence[tuple[Dependency, str]]) -
     return wanted
 
 
-def _interpreter(options: Namespace, workspace: Workspace, plan: StagePlan) -> tuple[str, Interpreter]:
+def _interpreter(
+    options: Namespace, workspace: Workspace, plan: StagePlan, started_in: Path
+) -> tuple[str, Interpreter]:
     """The interpreter that runs the tests: the one given, or one of an environment with the workspace's pins."""
     if options.python:
         if options.leave_out:
             raise UsageError("--leave-out has no meaning with --python", hint="nothing is installed there; drop one")
-        given = interpreter_at(options.python)
+        # a bare name is looked up on PATH, a path is meant from where the person is
+        given = interpreter_at(str(started_in / options.python) if "/" in options.python else options.python)
         return given.path, given
     backend = workspace.inventory.backends[plan.stage.backend]
     base = _base_interpreter(backend, workspace)

@@ -3,6 +3,7 @@
 import sys
 
 from ci.main import guarded
+from ci.process import become_reaper, end_descendants
 
 
 def command() -> int:
@@ -13,4 +14,8 @@ def command() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(command))
+    become_reaper()
+    code = guarded(command)
+    # an installer that was interrupted may leave builds behind
+    end_descendants(frozenset())
+    raise SystemExit(code)
