@@ -26,6 +26,7 @@ _SCRIPT = Path(__file__).with_name("pytest_report.py")
 _TICK = 0.1
 _DRAIN = 2.0
 _CHUNK = 1 << 16
+_RECENT = 4000  # bytes of output that are kept for a file which pytest itself says nothing of
 # exit codes of pytest
 _INTERNAL, _USAGE = 3, 4
 
@@ -115,6 +116,7 @@ class _Runner:
     def __init__(self, run: CpuRun, output: Output, log: IO[bytes], stop: _Stop, spared: frozenset[int]) -> None:
         self._run, self._output, self._log, self._stop, self._spared = run, output, log, stop, spared
         self._log_broken = False
+        self._recent = bytearray()
         self.results = {file: FileResult(file=file, verdict=Verdict.NOT_RUN) for file in run.files}
         self.reaped: list[Reaped] = []
         self._started = time.monotonic()
@@ -162,12 +164,13 @@ class _Runner:
     def _explain_not_run(self, files: list[str], code: int) -> None:
         """Pytest ended by itself and left files out: by fast-fail, or by a fault of its own."""
         broken = code in {_INTERNAL, _USAGE}
-        reason = "pytest ended with an error of its own; see pytest.log" if broken else "an earlier file failed"
+        reason = "pytest ended with an error of its own" if broken else "an earlier file failed"
         verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
         for file in files:
             result = self.results[file]
             if result.verdict is Verdict.NOT_RUN and result.reason is None:
-                self.results[file] = replace(result, verdict=verdict, reason=reason)
+                tail = self._last_words() if broken and file == files[0] else ""
+                self.results[file] = replace(result, verdict=verdict, reason=reason, tail=tail)
 
     def _note_interrupted(self, files: Sequence[str], events: Events) -> None:
         running = {file for file, _ in events.running()}
@@ -189,10 +192,10 @@ class _Runner:
             verdict = Verdict.ERROR
         if not blamed:
             rest = [file for file in files if self.results[file].verdict is Verdict.NOT_RUN]
-            blamed = dict.fromkeys(rest, f"pytest died with {how}; see pytest.log")
+            blamed = dict.fromkeys(rest, f"pytest died with {how}")
             verdict = Verdict.ERROR
         for file, reason in blamed.items():
-            self.results[file] = replace(self.results[file], verdict=verdict, reason=reason)
+            self.results[file] = replace(self.results[file], verdict=verdict, reason=reason, tail=self._last_words())
             self._output.line(f"{verdict}: {show(file)}: {reason}")
         return self._rest(files)
 
@@ -207,10 +210,15 @@ class _Runner:
                 while pending and not self._stop.count:
                     pending = self._run_once(pending)
             return []
-        reason = "pytest would not start for its folder (conftest.py or configuration); see pytest.log"
-        for file in files:
-            self.results[file] = replace(self.results[file], verdict=Verdict.ERROR, reason=reason)
+        reason = "pytest would not start: its conftest.py or configuration is broken"
+        # the same words stand for all of them; once is enough
+        tails = [self._last_words(), *[""] * (len(files) - 1)]
+        for file, tail in zip(files, tails, strict=True):
+            self.results[file] = replace(self.results[file], verdict=Verdict.ERROR, reason=reason, tail=tail)
         return []
+
+    def _last_words(self) -> str:
+        return self._recent.decode("utf-8", "replace").strip()
 
     def _rest(self, files: list[str]) -> list[str]:
         if not self._run.keep_going:
@@ -286,6 +294,7 @@ class _Runner:
                 self._output.line(f"pytest.log cannot be written any more: {show(error.strerror)}")
             self._log_broken = True
         self._output.feed(chunk)
+        self._recent = (self._recent + chunk)[-_RECENT:]
         return bool(chunk)
 
     def _drain(self, child: subprocess.Popen[bytes]) -> None:
