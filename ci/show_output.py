@@ -29,7 +29,8 @@ class Output:
         self._partial = bytearray()
         self._dropped = 0
         self._live = ""
-        self._drawn = 0.0
+        self._drawn_at = 0.0
+        self._is_drawn = False
         self._open = True
         self._actions = environ.get("GITHUB_ACTIONS") == "true"
         self._terminal = self._stream.isatty() and environ.get("TERM") not in {None, "dumb"} and not self._actions
@@ -102,8 +103,8 @@ class Output:
     def _write(self, data: bytes) -> None:
         if not self._open:
             return
-        erase = b"\r\x1b[K" if self._terminal and self._drawn else b""
-        self._drawn = 0.0
+        erase = b"\r\x1b[K" if self._is_drawn else b""
+        self._is_drawn = False
         try:
             self._stream.write(erase + data)
             self._stream.flush()
@@ -114,14 +115,14 @@ class Output:
         if not (self._terminal and self._live and self._open):
             return
         now = time.monotonic()
-        if force or now - self._drawn >= _REDRAW:
+        if force or now - self._drawn_at >= _REDRAW:
             width = shutil.get_terminal_size().columns - 1
             try:
                 self._stream.write(b"\r\x1b[K" + self._live[:width].encode("utf-8", "replace"))
                 self._stream.flush()
             except OSError:
                 self._open = False
-            self._drawn = now
+            self._drawn_at, self._is_drawn = now, True
 
     def clear(self) -> None:
         """Take the live line away."""

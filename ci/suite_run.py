@@ -161,7 +161,7 @@ def _interpreter(
     backend = workspace.inventory.backends[plan.stage.backend]
     base = _base_interpreter(backend, workspace)
     spec = EnvironmentSpec(
-        name=plan.stage.name,
+        name=backend.name,  # stages of one backend have the same pins, and so one environment
         interpreter=base,
         files=read_requirements(_requirement_files(backend, workspace)),
         leave_out=tuple(sorted({str(canonicalize_name(name)) for name in options.leave_out})),
