@@ -72,7 +72,7 @@ def requirements(session: nox.Session) -> None:
     for name in ("tools", "dev", "cpu"):
         session.run(
             *("uv", "pip", "compile", "--no-config", "--universal", "--python-version", "3.11", "--generate-hashes"),
-            *("--no-emit-index-url", "--custom-compile-command", "nox -s requirements", "-q", "--upgrade"),
+            *("--custom-compile-command", "nox -s requirements", "-q", "--upgrade"),
             *(f"requirements/{name}.in", "-o", f"requirements/{name}.txt"),
             external=True,
         )

@@ -19,7 +19,7 @@ from tests.factory import workspace
 from tests.processes import alive, pids_in, wait_for
 
 REPOSITORY = Path(__file__).parent.parent
-PASS = "def test_ok():\n    assert True is not False\n"
+PASS = "def test_ok():\n    assert 1 + 1 == 2\n"
 FAIL = "def test_bad():\n    value = 41\n    assert value == 42\n"
 FIXTURE = "import pytest\n@pytest.fixture\ndef broken():\n    raise OSError\ndef test_x(broken): ...\n"
 MODULES = {"miles_plugins/__init__.py": ""}

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -172,37 +171,31 @@ def test_waits(server):
     return root, noted, torn
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_nox_lets_tests_tear_down(tmp_path: Path, number: signal.Signals) -> None:
+def start_slow(tmp_path: Path) -> tuple[subprocess.Popen[bytes], int, Path]:
+    """Nox running a test that waits; the test's process; the file that its tear-down writes."""
     root, noted, torn = slow_workspace(tmp_path)
     arguments = with_own_python("--workspace", str(root), "--sglang", f"path:{REPOSITORY}/sample/sglang")
     arguments += ["--megatron", f"path:{REPOSITORY}/sample/Megatron-LM", "--results", str(tmp_path / "r")]
-    nox = subprocess.Popen(
-        [sys.executable, "-m", "nox", "-s", "stage-a-cpu(0)", "--", *arguments],
-        cwd=REPOSITORY,
-        stdout=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-m", "nox", "-s", "stage-a-cpu(0)", "--", *arguments]
+    nox = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
     wait_for(lambda: pids_in(noted))
+    return nox, pids_in(noted)[0], torn
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_nox_lets_tests_tear_down(tmp_path: Path, number: signal.Signals) -> None:
+    nox, test, torn = start_slow(tmp_path)
     nox.send_signal(number)
     assert nox.wait(30) == 130
     assert torn.exists()
-    assert not alive(pids_in(noted)[0])
+    assert not alive(test)
 
 
 def test_a_killed_nox_takes_the_tests_along(tmp_path: Path) -> None:
-    root, noted, _ = slow_workspace(tmp_path)
-    arguments = with_own_python("--workspace", str(root), "--sglang", f"path:{REPOSITORY}/sample/sglang")
-    arguments += ["--megatron", f"path:{REPOSITORY}/sample/Megatron-LM", "--results", str(tmp_path / "r")]
-    nox = subprocess.Popen(
-        [sys.executable, "-m", "nox", "-s", "stage-a-cpu(0)", "--", *arguments],
-        cwd=REPOSITORY,
-        stdout=subprocess.DEVNULL,
-    )
-    wait_for(lambda: pids_in(noted))
+    nox, test, _ = start_slow(tmp_path)
     nox.kill()
     nox.wait()
-    wait_for(lambda: not alive(pids_in(noted)[0]), 20)
-    time.sleep(0.1)
+    wait_for(lambda: not alive(test))
 
 
 def answer(*arguments: str) -> Any:

@@ -1,4 +1,5 @@
 import io
+import time
 import tracemalloc
 
 import pytest
@@ -78,6 +79,8 @@ def test_on_a_terminal_the_live_line_is_taken_away_before_other_output() -> None
     output = Output(stream, environ={"TERM": "xterm"})
     output.live("[1/2] x")
     output.feed(b"\x1b[31mred\x1b[0m\n")
+    time.sleep(0.11)
+    output.live("[2/2] y")
     output.clear()
     assert stream.getvalue().startswith(b"\r\x1b[K[1/2] x\r\x1b[K\x1b[31mred\x1b[0m\n")
     assert stream.getvalue().endswith(b"\r\x1b[K")
