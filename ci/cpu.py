@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -26,7 +27,10 @@ _SCRIPT = Path(__file__).with_name("pytest_report.py")
 _TICK = 0.1
 _DRAIN = 2.0
 _CHUNK = 1 << 16
-_RECENT = 4000  # bytes of output that are kept for a file which pytest itself says nothing of
+# bytes of output that are kept: the last, for a file of which pytest says nothing, and the first, to see why
+# it would not start
+_RECENT, _EARLY = 4000, 1 << 16
+_CONFTEST = re.compile(rb"ImportError while loading conftest '([^'\n]+)'")
 # exit codes of pytest
 _INTERNAL, _USAGE = 3, 4
 
@@ -117,6 +121,7 @@ class _Runner:
         self._run, self._output, self._log, self._stop, self._spared = run, output, log, stop, spared
         self._log_broken = False
         self._recent = bytearray()
+        self._early = bytearray()
         self.results = {file: FileResult(file=file, verdict=Verdict.NOT_RUN) for file in run.files}
         self.reaped: list[Reaped] = []
         self._started = time.monotonic()
@@ -140,6 +145,7 @@ class _Runner:
 
     def _run_once(self, files: list[str]) -> list[str]:
         """One pytest process; the files that are to be run in another one."""
+        self._early.clear()
         with tempfile.TemporaryDirectory(prefix="ci-pytest-") as folder:
             events, code = self._supervise(files, Path(folder))
         if events.unusable is not None:
@@ -200,22 +206,16 @@ class _Runner:
         return self._rest(files)
 
     def _after_refusal(self, files: list[str]) -> list[str]:
-        """Pytest would not start, as with a conftest.py that fails: find the folders that it stands for."""
-        folders: dict[str, list[str]] = {}
-        for file in files:
-            folders.setdefault(file.rpartition("/")[0], []).append(file)
-        if len(folders) > 1 and self._run.keep_going:
-            for group in folders.values():
-                pending = group
-                while pending and not self._stop.count:
-                    pending = self._run_once(pending)
-            return []
+        """Pytest would not start: a conftest.py that fails costs its folder, a fault without a place costs all."""
+        named = _CONFTEST.search(bytes(self._early))
+        folder = os.path.relpath(os.path.dirname(os.fsdecode(named[1])), self._run.workspace) if named else "."
+        lost = [file for file in files if folder == "." or file.startswith(f"{folder}/")] or files
         reason = "pytest would not start: its conftest.py or configuration is broken"
         # the same words stand for all of them; once is enough
-        tails = [self._last_words(), *[""] * (len(files) - 1)]
-        for file, tail in zip(files, tails, strict=True):
+        tails = [self._last_words(), *[""] * (len(lost) - 1)]
+        for file, tail in zip(lost, tails, strict=True):
             self.results[file] = replace(self.results[file], verdict=Verdict.ERROR, reason=reason, tail=tail)
-        return []
+        return self._rest(files)
 
     def _last_words(self) -> str:
         return self._recent.decode("utf-8", "replace").strip()
@@ -295,6 +295,7 @@ class _Runner:
             self._log_broken = True
         self._output.feed(chunk)
         self._recent = (self._recent + chunk)[-_RECENT:]
+        self._early += chunk[: _EARLY - len(self._early)]
         return bool(chunk)
 
     def _drain(self, child: subprocess.Popen[bytes]) -> None:

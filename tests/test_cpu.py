@@ -169,11 +169,19 @@ def test_parallel_gives_the_same_verdicts(tmp_path: Path) -> None:
 
 
 def test_a_broken_conftest_costs_its_folder(tmp_path: Path) -> None:
-    files = {"good/test_a.py": PASS, "bad/conftest.py": "raise ValueError('broken conftest')\n", "bad/test_b.py": PASS}
-    ran = run(tmp_path, files, "--bypass-fastfail")
+    broken = "raise ValueError('broken conftest')\n"
+    files = {"good/test_a.py": PASS, "bad/conftest.py": broken, "bad/deep/test_b.py": PASS, "bad2/conftest.py": broken}
+    ran = run(tmp_path, {**files, "bad2/test_c.py": PASS}, "--bypass-fastfail")
     assert ran.code == 1
-    assert ran.verdicts == {"good/test_a.py": "passed", "bad/test_b.py": "error"}
-    assert "broken conftest" in ran.entry("bad/test_b.py")["tail"]
+    assert ran.verdicts == {"good/test_a.py": "passed", "bad/deep/test_b.py": "error", "bad2/test_c.py": "error"}
+    assert "broken conftest" in ran.entry("bad/deep/test_b.py")["tail"]
+
+
+def test_a_broken_configuration_costs_all_and_is_said_once(tmp_path: Path) -> None:
+    files = {"a/test_a.py": PASS, "b/test_b.py": PASS, "../../pytest.ini": "[pytest]\naddopts = --no-such-option\n"}
+    ran = run(tmp_path, files, "--bypass-fastfail")
+    assert ran.verdicts == {"a/test_a.py": "error", "b/test_b.py": "error"}
+    assert ran.output.count("unrecognized arguments: --no-such-option") == 2
 
 
 def test_equal_names_in_two_folders_cost_one_file(tmp_path: Path) -> None:
