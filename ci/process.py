@@ -98,7 +98,7 @@ def end_descendants(spared: frozenset[int], *, polite: float = _POLITE) -> tuple
     while (now := time.monotonic()) - started < polite + _BOUND:
         _collect_zombies(spared)
         alive = list(_living(spared))
-        if not alive:
+        if not alive and not children() - spared:
             break
         for pid in alive:
             found.setdefault(pid, _describe(pid))
