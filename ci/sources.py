@@ -4,7 +4,6 @@ All changes happen under a lock of the operating system, which a killed process 
 killed one leaves half-made is told by a missing mark and made anew.
 """
 
-import json
 import os
 import shutil
 import time
@@ -15,8 +14,8 @@ from pathlib import Path
 from ci import git
 from ci.console import say
 from ci.errors import InfrastructureError, UsageError
-from ci.files import replace_text
 from ci.inventory import Dependency
+from ci.last_seen import last_seen, remember
 from ci.locks import held
 from ci.ref import Ref, RefKind
 from ci.stale_locks import mend_stale_locks
@@ -108,7 +107,7 @@ def resolve_commit(dependency: Dependency, ref: Ref, *, url: str, cache: Path, o
         raise _no_such_ref(dependency, ref, url)
     # an annotated tag is an object of its own; what it points at follows under its peeled name
     commit = found.get(f"{present[0]}^{{}}", found[present[0]])
-    _remember(record, url, ref, commit)
+    remember(record, url, ref.value, commit)
     return commit
 
 
@@ -297,30 +296,13 @@ def _unreachable(dependency: Dependency, url: str, error: git.GitError) -> Infra
     )
 
 
-def _remember(record: Path, url: str, ref: Ref, commit: str) -> None:
-    known = _read_record(record)
-    known[f"{url}\n{ref.value}"] = (commit, int(time.time()))
-    record.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(record, json.dumps(known, indent=1, sort_keys=True))
-
-
 def _last_seen(dependency: Dependency, ref: Ref, url: str, record: Path) -> str:
-    entry = _read_record(record).get(f"{url}\n{ref.value}")
-    if entry is None:
+    known = last_seen(record, url, ref.value)
+    if known is None:
         raise InfrastructureError(
             f"{dependency.title}: where `{show(ref)}` stands is not known offline",
             hint="run once without --offline, or give a full commit",
         )
-    commit, seen = entry
-    hours = (time.time() - seen) / 3600
+    commit, hours = known
     say(f"sources: {dependency.title} {show(ref)} as last seen {hours:.1f} h ago, {commit[:12]}")
     return commit
-
-
-def _read_record(record: Path) -> dict[str, tuple[str, int]]:
-    """``URL, ref`` → commit and when it was seen (seconds since the epoch); a broken record is an empty one."""
-    try:
-        known = json.loads(record.read_bytes())
-        return {key: (str(commit), int(seen)) for key, (commit, seen) in known.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
