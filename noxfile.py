@@ -57,7 +57,7 @@ def lint(session: nox.Session) -> None:
     run_tool(session, "ruff", "format", "--check", ".")
     run_tool(session, "ruff", "check", ".")
     run_tool(session, "mypy")
-    run_tool(session, "python", "-m", "ci.check")
+    run_tool(session, "invoke", "check", "--workspace", "sample/miles")
 
 
 @nox.session(venv_backend="none", tags=["self"])

@@ -67,3 +67,11 @@ def explain(given: Mapping[str, Any]) -> int:
     from ci import commands
 
     return commands.explain(given)
+
+
+@command(*WORKSPACE, *FORMAT)
+def check(given: Mapping[str, Any]) -> int:
+    """Everything that is wrong with a workspace's registrations; lint runs it on the sample."""
+    from ci import commands
+
+    return commands.check(given)

@@ -1,25 +1,21 @@
-"""``python -m ci.check``: this repository's own declarations against each other, for lint."""
+"""Everything that is wrong with a workspace's registrations, in one list."""
 
-from ci.console import say
-from ci.errors import ExitCode
-from ci.inventory_file import OWN_INVENTORY, load_inventory
-from ci.main import guarded
-from ci.tree import read_tree
-from ci.workspace import SAMPLE_WORKSPACE
+from collections.abc import Sequence
+from pathlib import Path
 
-
-def main() -> int:
-    """Validate the inventory, and the sample's registrations against it; a warning counts as a fault here."""
-    inventory = load_inventory(OWN_INVENTORY)
-    tree = read_tree(SAMPLE_WORKSPACE, inventory, cache=None).require()
-    for warning in tree.warnings:
-        say(f"sample: {warning}")
-    if tree.warnings:
-        return ExitCode.FAILED
-    stages, labels, files = len(inventory.stages), len(inventory.labels), len(tree.files)
-    say(f"inventory: {stages} stages, {labels} labels; sample: {files} test files, nothing wrong")
-    return ExitCode.OK
+from ci.exit_codes_lost import lost_exit_codes
+from ci.inventory import Inventory
+from ci.registration import Finding
+from ci.tree import Tree
 
 
-if __name__ == "__main__":
-    raise SystemExit(guarded(main))
+def findings(tree: Tree, workspace: Path, inventory: Inventory) -> tuple[Finding, ...]:
+    """Problems, warnings, and files run by Python alone whose failures would not be seen; by file and line."""
+    found = [*tree.problems, *tree.warnings, *_lost(tree, workspace, inventory)]
+    return tuple(sorted(found, key=lambda finding: (finding.file, finding.line)))
+
+
+def _lost(tree: Tree, workspace: Path, inventory: Inventory) -> Sequence[Finding]:
+    """Pytest runs CPU files and sees to their codes; those of a backend with an image are run as scripts."""
+    scripts = {found.file for found in tree.registrations if inventory.backends[found.backend].image is not None}
+    return [finding for file in sorted(scripts) for finding in lost_exit_codes((workspace / file).read_bytes(), file)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ci.check import findings
 from ci.console import warn
 from ci.errors import ExitCode, UsageError
 from ci.explain import explain as explain_test
@@ -82,6 +83,21 @@ def explain(given: Mapping[str, Any]) -> int:
         else explanation_text(file, explanations)
     )
     return ExitCode.OK
+
+
+def check(given: Mapping[str, Any]) -> int:
+    """Print everything that is wrong with the workspace's registrations."""
+    workspace = find_workspace(given["workspace"], environ=os.environ, started_in=Path(given["started_in"]))
+    tree = read_tree(workspace.root, workspace.inventory, cache=cache_dir())
+    found = findings(tree, workspace.root, workspace.inventory)
+    if _json(given):
+        print(json.dumps([{"file": item.file, "line": item.line, "text": item.text} for item in found], indent=2))
+    else:
+        for finding in found:
+            print(finding)
+        stages, labels = len(workspace.inventory.stages), len(workspace.inventory.labels)
+        print(f"{len(found)} findings in {len(tree.files)} test files; {stages} stages, {labels} labels")
+    return ExitCode.USAGE if tree.problems else ExitCode.FAILED if found else ExitCode.OK
 
 
 def _read(given: Mapping[str, Any]) -> tuple[Workspace, Inventory, Facts]:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ci.locks import held_handles
 from ci.text import show
 
 _TIMEOUT = 1800.0
@@ -76,6 +77,7 @@ def _git(*arguments: str, cwd: Path | None = None, extra: Mapping[str, str] | No
             encoding="utf-8",
             errors="surrogateescape",
             timeout=_TIMEOUT,
+            pass_fds=held_handles(),
             check=False,
         )
     except FileNotFoundError as error:

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from ci.console import warn
 from ci.interpreter import Interpreter, find_uv
+from ci.locks import held_handles
 from ci.requirement_files import RequirementFile, all_pinned, without
 from ci.text import show
 
@@ -182,6 +183,7 @@ def _wait(command: Sequence[str], stream: IO[bytes]) -> int:
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
+            pass_fds=held_handles(),
             check=False,
         ).returncode
     except OSError as error:

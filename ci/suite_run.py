@@ -4,7 +4,7 @@ import os
 import signal
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Setup:
     number: int | None
     rerun: str
     facts: Mapping[str, Any]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_session(
@@ -67,6 +68,7 @@ def run_session(
         sources=tuple((workspace.inventory.dependencies[name], tree.root) for name, tree in trees.items()),
         number=facts.number,
         rerun=_rerun(plan),
+        variables=_infinite_run(facts),
         facts={
             "refs": [_ref_fact(decision, trees) for decision in refs.decisions],
             "python": interpreter.version,
@@ -121,7 +123,7 @@ def _run_tests(options: Namespace, workspace: Workspace, plan: StagePlan, setup:
         sources=setup.sources,
         programs=os.path.dirname(setup.python),
         commit_name=commit_name(commit, setup.number),
-        extra={},
+        extra=setup.variables,
     )
     if environment.dropped:
         say(f"not handed to the tests: {', '.join(environment.dropped)}")
@@ -211,6 +213,12 @@ def _results_folder(parent: Path, plan: StagePlan) -> Path:
 def _rerun(plan: StagePlan) -> str:
     session = plan.stage.name if plan.partition is None else f'"{plan.stage.name}({plan.partition.id})"'
     return f"nox -s {session} -- --only"
+
+
+def _infinite_run(facts: Facts) -> dict[str, str]:
+    """The dispatch input of that name, handed to the tests (spec §9)."""
+    asked = facts.event.inputs.get("infinite_run") if facts.event else None
+    return {"MILES_TEST_ENABLE_INFINITE_RUN": asked} if asked else {}
 
 
 def _ref_fact(decision: RefDecision, trees: Mapping[str, Any]) -> dict[str, str | bool | None]:

@@ -12,14 +12,14 @@ LAYERS = (
     {"errors", "text", "paths"},
     {"console", "ref", "yaml_reader"},
     {"inventory", "directives", "lock", "event", "policy", "process"},
-    {"inventory_file", "registration", "refs", "selection"},
+    {"inventory_file", "registration", "refs", "selection", "exit_codes_lost"},
     {"scan_cache", "sharding", "facts", "options"},
     {"tree", "workspace", "plan"},
-    {"explain", "check", "main", "nox_session"},
+    {"explain", "check", "main", "nox_session", "commands"},
 )
 DECISIONS = (
     *("directives", "event", "explain", "inventory", "plan", "policy", "ref", "refs", "registration"),
-    *("selection", "sharding", "text", "errors"),
+    *("selection", "sharding", "text", "errors", "verdicts", "child_environment", "exit_codes_lost"),
 )
 EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}
 

@@ -310,7 +310,7 @@ def slow_git(tmp_path: Path, subcommand: str) -> str:
     folder.mkdir()
     script = f"""#!/bin/sh
 for argument in "$@"; do
-    if [ "$argument" = {subcommand} ]; then {real} "$@"; touch {tmp_path}/began; sleep 30; exit 1; fi
+    if [ "$argument" = {subcommand} ]; then {real} "$@"; touch {tmp_path}/began; sleep 3; exit 1; fi
 done
 exec {real} "$@"
 """
