@@ -1,7 +1,6 @@
 """Tasks: what a person asks the CI. `invoke -l` lists them; `invoke --help TASK` says a task's options."""
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,7 +28,7 @@ def command(*options: Option, positional: str | None = None) -> Callable[[Body],
 
     def decorate(body: Body) -> Task[Any]:
         def run(_context: Context, **given: Any) -> None:
-            if code := guarded(lambda: body({**given, "started_in": os.environ.get("PWD") or os.getcwd()})):
+            if code := guarded(lambda: body({**given, "started_in": Path.cwd()})):
                 raise Exit(code=code)
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -75,7 +75,7 @@ def explain(given: Mapping[str, Any]) -> int:
     """Print why a test runs or not."""
     workspace, inventory, facts = _read(given)
     tree = read_tree(workspace.root, inventory, cache=cache_dir())
-    file = _relative(given["test_file"], workspace, Path(given["started_in"]))
+    file = _relative(given["test_file"], workspace, given["started_in"])
     explanations = explain_test(file, tree, facts, inventory)
     print(
         json.dumps(explanation_data(file, explanations), indent=2)
@@ -87,7 +87,7 @@ def explain(given: Mapping[str, Any]) -> int:
 
 def check(given: Mapping[str, Any]) -> int:
     """Print everything that is wrong with the workspace's registrations."""
-    workspace = find_workspace(given["workspace"], environ=os.environ, started_in=Path(given["started_in"]))
+    workspace = find_workspace(given["workspace"], environ=os.environ, started_in=given["started_in"])
     tree = read_tree(workspace.root, workspace.inventory, cache=cache_dir())
     found = findings(tree, workspace.root, workspace.inventory)
     if _json(given):
@@ -101,7 +101,7 @@ def check(given: Mapping[str, Any]) -> int:
 
 
 def _read(given: Mapping[str, Any]) -> tuple[Workspace, Inventory, Facts]:
-    started_in = Path(given["started_in"])
+    started_in: Path = given["started_in"]
     workspace = find_workspace(given["workspace"], environ=os.environ, started_in=started_in)
     inventory = workspace.inventory
     # the tasks' --backend is not an argument of every command, and refs only of one
