@@ -45,19 +45,18 @@ class CpuRun:
     grace: float
 
 
-def run_cpu(run: CpuRun, output: Output) -> SuiteOutcome:
-    """Run the files to their verdicts.
+def run_cpu(run: CpuRun, output: Output, stop: Stop) -> SuiteOutcome:
+    """Run the files to their verdicts; the caller has ``stop`` listen.
 
-    Signals are counted while it runs: the first lets tests tear down for ``grace`` seconds, the second or the
-    end of that time ends the whole tree.
+    The first signal lets tests tear down for ``grace`` seconds, the second or the end of that time ends the
+    whole tree.
 
     Raises:
         InfrastructureError: the interpreter cannot be started or has no pytest.
     """
     started = time.monotonic()
     process.become_reaper()
-    stop = Stop()
-    with stop.listening(), _log(run) as log:
+    with _log(run) as log:
         supervisor = Supervisor(output, log, stop, run.grace)
         runner = _Runner(run, output, supervisor, stop)
         runner.run_all()
@@ -106,8 +105,12 @@ class _Runner:
                 self.results[file] = FileResult(file=file, verdict=Verdict.ERROR, reason=reason)
             else:
                 pending.append(file)
-        stopped = len(pending) < len(self._run.files) and not self._run.keep_going
-        return [] if stopped else pending
+        if len(pending) == len(self._run.files) or self._run.keep_going:
+            return pending
+        for file in pending:
+            reason = "another file of the partition failed before any ran"
+            self.results[file] = replace(self.results[file], reason=reason)
+        return []
 
     def _run_once(self, files: list[str]) -> list[str]:
         """One pytest process; the files that are to be run in another one."""

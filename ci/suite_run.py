@@ -28,6 +28,7 @@ from ci.results import SuiteOutcome, write_results
 from ci.run_sources import obtain_trees
 from ci.show_output import Output
 from ci.summary import summary, write_step_summary
+from ci.supervise import Stop
 from ci.text import did_you_mean, show
 from ci.verify import Expected, verify
 from ci.workspace import Workspace
@@ -101,21 +102,26 @@ def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
 def _run(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path) -> int:
     """Verify, print the plan, run the tests, write what came of it."""
     print(plan_text(plan), flush=True)
-    outcome = SuiteOutcome(files=())
-    if plan.enabled:
-        outcome = _run_tests(options, workspace, plan, setup, results)
-    facts = {**plan_data(plan), **setup.facts, "workspace": str(workspace.root)}
-    for fact in ("enabled", "skipped"):
-        facts[fact] = len(facts[fact])
-    output = Output()
-    for line in summary(outcome, title=plan.title, results=str(results), rerun=setup.rerun):
-        output.line(line)
-    write_step_summary(outcome, title=plan.title, environ=os.environ)
-    write_results(results, outcome, facts, title=plan.title)
+    stop = Stop()
+    # until the results are written: a signal may cost tests, never what is known of them
+    with stop.listening():
+        outcome = SuiteOutcome(files=())
+        if plan.enabled:
+            outcome = _run_tests(options, workspace, plan, setup, results, stop)
+        facts = {**plan_data(plan), **setup.facts, "workspace": str(workspace.root)}
+        for fact in ("enabled", "skipped"):
+            facts[fact] = len(facts[fact])
+        output = Output()
+        for line in summary(outcome, title=plan.title, results=str(results), rerun=setup.rerun):
+            output.line(line)
+        write_step_summary(outcome, title=plan.title, environ=os.environ)
+        write_results(results, outcome, facts, title=plan.title)
     return ExitCode(outcome.exit_code)
 
 
-def _run_tests(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path) -> SuiteOutcome:
+def _run_tests(  # noqa: PLR0917 - all of them are needed, and each is of a type of its own
+    options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path, stop: Stop
+) -> SuiteOutcome:
     commit = git.head_commit(workspace.root) or "unknown"
     environment = compose(
         os.environ,
@@ -139,7 +145,7 @@ def _run_tests(options: Namespace, workspace: Workspace, plan: StagePlan, setup:
         results=str(results),
         grace=options.grace,
     )
-    return run_cpu(run, Output())
+    return run_cpu(run, Output(), stop)
 
 
 def _expected(workspace: Workspace, sources: Sequence[tuple[Dependency, str]]) -> list[Expected]:
@@ -186,6 +192,10 @@ def _base_interpreter(backend: Backend, workspace: Workspace) -> Interpreter:
 
 def _requirement_files(backend: Backend, workspace: Workspace) -> list[Path]:
     found = [workspace.root / name for name in backend.requirements if (workspace.root / name).is_file()]
+    if not found and not workspace.sample:
+        say(
+            f"the workspace has none of {', '.join(backend.requirements)}; using requirements/cpu.txt of this repository"
+        )
     return found or [_OWN_REQUIREMENTS]
 
 

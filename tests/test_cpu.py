@@ -398,3 +398,27 @@ def test_a_killed_runner_takes_pytest_along(tmp_path: Path) -> None:
     ran.process.kill()
     ran.process.wait()
     wait_for(lambda: not alive(pids_in(noted)[0]))
+
+
+def test_trees_can_be_given_by_hand(tmp_path: Path) -> None:
+    sglang = workspace(tmp_path / "s", {"sglang/__init__.py": ""})
+    megatron = workspace(tmp_path / "m", {"megatron/core/__init__.py": "", "megatron/training/__init__.py": ""})
+    source = f"""
+import os, sglang, megatron.core
+def test_trees():
+    assert sglang.__file__.startswith({str(sglang)!r})
+    assert os.environ["MEGATRON_SOURCE_ROOT"] == {str(megatron)!r}
+"""
+    ran = run(tmp_path, {"test_a.py": source}, "--tree", f"sglang={sglang}", MEGATRON_SOURCE_ROOT=str(megatron))
+    assert ran.code == 0, ran.output
+    for wrong, said in ((f"sglnag={sglang}", "did you mean `sglang`"), ("sglang=/nowhere", "is not a folder")):
+        refused = run(tmp_path, {"test_a.py": source}, "--tree", wrong)
+        assert refused.code == 2
+        assert said in refused.output
+
+
+def test_a_wrong_tree_is_refused_before_any_test_runs(tmp_path: Path) -> None:
+    ran = run(tmp_path, {"test_a.py": PASS}, "--tree", f"megatron={tmp_path}")
+    assert ran.code == 2
+    assert "megatron.core should come from Megatron-LM" in ran.output
+    assert ran.results == {}
