@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ci.errors import UsageError
 from ci.inventory import Dependency
+from ci.text import show
 
 # what another job, shell or virtual environment left behind would change what Python or pytest does
 _DROPPED = frozenset(
@@ -55,9 +57,17 @@ def compose(
 
     ``workspace`` and the roots in ``sources`` are absolute folders and become PYTHONPATH in that order;
     ``programs`` is the folder of the session's interpreter, first on PATH.
+
+    Raises:
+        UsageError: a folder cannot stand on PYTHONPATH.
     """
     kept = {name: value for name, value in inherited.items() if name not in _DROPPED and not name.startswith("NOX_")}
     trees = [workspace, *(root for _, root in sources)]
+    for tree in trees:
+        if ":" in tree:
+            raise UsageError(
+                f"{show(tree)} has a colon, which PYTHONPATH cannot hold", hint="move or link it elsewhere"
+            )
     return ChildEnvironment(
         variables={
             **kept,

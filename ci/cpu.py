@@ -100,8 +100,7 @@ class _Runner:
     def _without_unusable_names(self) -> list[str]:
         pending = []
         for file in self._run.files:
-            if "::" in file or "[" in file:
-                reason = "pytest cannot be given a file whose name holds `::` or `[`; rename it"
+            if reason := _unusable_name(file, parallel=self._run.parallel > 1):
                 self.results[file] = FileResult(file=file, verdict=Verdict.ERROR, reason=reason)
             else:
                 pending.append(file)
@@ -241,6 +240,15 @@ class _Runner:
         failed = f"{red} failed · " if red else ""
         clock = f"{seconds // 60:02}:{seconds % 60:02}"
         self._output.live(f"[{len(done)}/{len(self._run.files)}] {failed}{show(running, 100)} · {clock}")
+
+
+def _unusable_name(file: str, *, parallel: bool) -> str | None:
+    """Why pytest cannot be given a file of that name."""
+    if "::" in file or "[" in file:
+        return "pytest cannot be given a file whose name holds `::` or `[`; rename it"
+    if parallel and not file.isprintable() and file.encode("utf-8", "ignore").decode() != file:
+        return "pytest-xdist cannot be given a file whose name is not UTF-8; rename it, or run without --parallel"
+    return None
 
 
 def _last_words(ended: Ended) -> str:

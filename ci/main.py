@@ -8,6 +8,9 @@ from types import FrameType
 
 from ci.console import fail
 from ci.errors import CiError, ExitCode
+from ci.text import show
+
+_FOLDERS = "CI_CACHE_DIR chooses the cache, --results the results"
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -25,7 +28,11 @@ def guarded(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         fail("interrupted")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            where = f"{show(error.filename)}: " if error.filename else ""
+            fail(f"{where}{show(error.strerror or error)}\n  is the disk full, or the folder not yours? {_FOLDERS}")
+            return ExitCode.INFRASTRUCTURE
         # the reader of our output went away (`| head`): not an error worth a line; keep the interpreter's
         # own flush at exit from complaining
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

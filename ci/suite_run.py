@@ -193,9 +193,8 @@ def _base_interpreter(backend: Backend, workspace: Workspace) -> Interpreter:
 def _requirement_files(backend: Backend, workspace: Workspace) -> list[Path]:
     found = [workspace.root / name for name in backend.requirements if (workspace.root / name).is_file()]
     if not found and not workspace.sample:
-        say(
-            f"the workspace has none of {', '.join(backend.requirements)}; using requirements/cpu.txt of this repository"
-        )
+        missing = ", ".join(backend.requirements)
+        say(f"the workspace has none of {missing}; requirements/cpu.txt of this repository is taken")
     return found or [_OWN_REQUIREMENTS]
 
 

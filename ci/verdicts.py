@@ -6,7 +6,7 @@ from typing import Any
 
 from ci.results import FileResult, TestResult, Verdict
 
-_TAIL = 4000
+_TAIL, _TEXT = 4000, 8000
 _RED = {"failed": Verdict.FAILED, "error": Verdict.ERROR}
 
 
@@ -103,7 +103,7 @@ class Events:
             name=name.partition("::")[2] or name,
             outcome=outcome,
             duration=event["duration"] + (before.duration if before else 0.0),
-            text=event["text"] or (before.text if before else ""),
+            text="\n\n".join(text for text in (before.text if before else "", event["text"]) if text)[-_TEXT:],
         )
         # a worker that died reports no phase; any other test ends with its teardown
         if event["when"] in {"teardown", "???"}:

@@ -1,4 +1,7 @@
+import pytest
+
 from ci.child_environment import ChildEnvironment, commit_name, compose
+from ci.errors import UsageError
 from ci.inventory import Inventory
 
 HOSTILE = {
@@ -48,3 +51,8 @@ def test_secrets_of_the_job_reach_the_tests(inventory: Inventory) -> None:
 def test_commit_name() -> None:
     assert commit_name("abc", None) == "abc_non-pr"
     assert commit_name("abc", 12) == "abc_12"
+
+
+def test_a_folder_that_pythonpath_cannot_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="has a colon"):
+        compose({}, workspace="/a:b", sources=[], programs="/e", commit_name="c", extra={})

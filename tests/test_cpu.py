@@ -190,6 +190,26 @@ def test_equal_names_in_two_folders_cost_one_file(tmp_path: Path) -> None:
     assert sorted(ran.verdicts.values()) == ["error", "passed", "passed"]
 
 
+def test_a_failing_subtest_fails_its_file_and_is_shown(tmp_path: Path) -> None:
+    source = """
+def test_x(subtests):
+    for number in range(3):
+        with subtests.test(number=number):
+            assert number != 1
+"""
+    ran = run(tmp_path, {"test_a.py": source})
+    assert ran.verdicts == {"test_a.py": "failed"}
+    assert "assert 1 != 1" in ran.entry("test_a.py")["tail"]
+
+
+def test_a_name_that_is_not_utf_8_runs_alone_and_is_named_in_parallel(tmp_path: Path) -> None:
+    files = {os.fsdecode(b"test_\xff.py"): PASS, "test_a.py": PASS}
+    assert sorted(run(tmp_path, files).verdicts.values()) == ["passed", "passed"]
+    ran = run(tmp_path, files, "--bypass-fastfail", "--parallel", "2")
+    assert ran.verdicts[os.fsdecode(b"test_\xff.py")] == "error"
+    assert ran.verdicts["test_a.py"] == "passed"
+
+
 def test_odd_file_names_run_or_get_their_own_verdict(tmp_path: Path) -> None:
     files = {"test_a b.py": PASS, "test_é.py": PASS, "test_[x].py": PASS, "test_a::b.py": PASS, "test_'q\".py": PASS}
     ran = run(tmp_path, files, "--bypass-fastfail")
