@@ -222,7 +222,7 @@ def _require_refusal_of_bare_commits(
     if ref.kind is RefKind.COMMIT:
         raise UsageError(
             f"{dependency.title}: {show(url)} has no commit {commit}",
-            hint="check the hash; a commit that no branch or tag leads to cannot be fetched",
+            hint="check the hash; a repository hands out what its branches and tags lead to, some only their tips",
         ) from error
 
 

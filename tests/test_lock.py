@@ -1,9 +1,13 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from ci.errors import UsageError
+from ci.inventory import Inventory
 from ci.lock import locked_commits, read_lock
+from ci.paths import REPOSITORY
+from ci.workspace import SAMPLE_WORKSPACE
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 KEYS = ("sglang_commit", "megatron_commit")
@@ -43,3 +47,15 @@ def test_a_lock_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "release-lock.json").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="cannot be read"):
         read_lock(tmp_path)
+
+
+@pytest.mark.parametrize("root", [REPOSITORY, SAMPLE_WORKSPACE])
+def test_the_lock_on_main_pins_nothing_and_agrees_with_the_inventory(root: Path, inventory: Inventory) -> None:
+    text = read_lock(root)
+    assert text is not None
+    assert locked_commits(text, [dependency.lock_key for dependency in inventory.dependencies.values()]) == {}
+    lock = json.loads(text)
+    assert "main pins nothing" in lock["note"]
+    for name, dependency in inventory.dependencies.items():
+        assert dependency.repository == f"https://github.com/{lock[f'{name}_repo']}.git"
+        assert dependency.branch == lock[f"{name}_branch"]

@@ -123,6 +123,19 @@ def test_a_repository_that_does_not_answer_is_infrastructure(tmp_path: Path, cac
         obtain(dependency(), Ref(RefKind.NAME, "main"), environ={}, cache=cache)
 
 
+def test_a_server_that_hands_out_tips_alone(
+    remote: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    older = git(remote, "rev-parse", "HEAD")
+    commit(remote, {"a": "a"})
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.gitconfig").write_text("[protocol]\n\tversion = 0\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert get(remote, cache, "main").commit == git(remote, "rev-parse", "HEAD")
+    with pytest.raises(UsageError, match="some only their tips"):
+        get(remote, cache, older)
+
+
 def test_offline_takes_what_was_last_seen(
     remote: Path, cache: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
