@@ -83,6 +83,7 @@ class Backend:
 
     ``baked_sources``: the image's own trees stay unless a ref was named (ROCm, spec §7).
     ``dispatch_matches_all``: a manual dispatch selects every label (spec §4.4).
+    ``attempts``: at a file that is run as a script, when the rules allow another (spec §9).
     ``requirements``: files of the workspace, in the order in which they are installed.
     """
 
@@ -93,6 +94,7 @@ class Backend:
     labels_required: bool
     dispatch_matches_all: bool
     baked_sources: bool
+    attempts: int
     python: str | None
     requirements: tuple[str, ...]
     image: Image | None

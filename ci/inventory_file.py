@@ -160,7 +160,7 @@ def _backend(reader: Reader, name: str, node: yaml.Node) -> Backend:
     record = reader.record(
         node,
         what,
-        required=("title", "register", "hardware", "requirements", *flags),
+        required=("title", "register", "hardware", "requirements", "attempts", *flags),
         optional=("python", "image"),
     )
     register = re.compile(r"register_[a-z0-9]+_ci")
@@ -173,6 +173,7 @@ def _backend(reader: Reader, name: str, node: yaml.Node) -> Backend:
         labels_required=record.get(flags[0], reader.boolean),
         dispatch_matches_all=record.get(flags[1], reader.boolean),
         baked_sources=record.get(flags[2], reader.boolean),
+        attempts=record.get("attempts", lambda node, what: reader.integer(node, what, 1)),
         python=record.get("python", lambda node, what: reader.matching(node, what, version, 'a version as "3.11"'))
         if "python" in record
         else None,

@@ -98,6 +98,16 @@ RUN = (
     Option(name="python", value="INTERPRETER", help="use this interpreter as it is, install nothing"),
     Option(name="grace", value="S", default=30.0, read=_seconds, help="seconds for tear-down after Ctrl-C (30)"),
 )
+GPU = (
+    Option(name="any-hardware", help="take accelerators of another class than the stage's"),
+    Option(
+        name="timeout-per-file",
+        value="S",
+        default=None,
+        read=_seconds,
+        help="seconds for each file of a GPU stage (else 1.25 × its est_time, half an hour at least)",
+    ),
+)
 ENVIRONMENT = (
     Option(
         name="leave-out",

@@ -118,6 +118,16 @@ def still_alive(spared: frozenset[int]) -> tuple[Reaped, ...]:
     return tuple(_describe(pid) for pid in _living(spared))
 
 
+def tree_memory(spared: frozenset[int]) -> int:
+    """Bytes that all descendants but ``spared`` have in RAM now; shared pages count for each."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = 0
+    for pid in _living(spared):
+        with suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+    return total
+
+
 def _collect_zombies(spared: frozenset[int]) -> None:
     for pid in children() - spared:
         with suppress(ChildProcessError):

@@ -2,7 +2,8 @@
 
 ``results.json``, schema 1: ``schema``, ``facts`` (suite, backend, partition, cadence, policy, refs, python,
 left_out, …), ``exit_code``, ``interrupted``, ``duration`` (s), ``files`` (each with ``file``, ``verdict``,
-``duration``, ``tests`` by outcome, ``reason``, ``tail``), ``reaped`` (``pid``, ``command``, ``age``).
+``duration``, ``tests`` by outcome, ``reason``, ``tail``, and ``attempts``: see ``Attempt``; only files that are
+run as scripts have them), ``reaped`` (``pid``, ``command``, ``age``), ``infrastructure`` (null, or why not all ran).
 """
 
 import enum
@@ -21,11 +22,15 @@ SCHEMA = 1
 
 
 class Verdict(enum.StrEnum):
-    """What is known of one file. ``error``: it could not be collected, or a fixture broke."""
+    """What is known of one file.
+
+    ``error``: it could not be collected, or a fixture broke; ``flaky``: it passed on a retry.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     ERROR = "error"
+    FLAKY = "flaky"
     SKIPPED = "skipped"
     EMPTY = "empty"
     NOT_RUN = "not run"
@@ -43,6 +48,37 @@ class TestResult:
     text: str
 
 
+class Status(enum.StrEnum):
+    """How one attempt at a file that is run as a script ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    SIGNALLED = "signalled"
+    INFRASTRUCTURE = "infrastructure"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a file. ``started``: UTC; ``duration``, ``limit`` in seconds; ``peak_memory`` in bytes.
+
+    ``code``: exit code, -N for signal N. ``retry``: why another attempt followed or not.
+    """
+
+    number: int
+    started: str
+    duration: float
+    limit: float
+    status: Status
+    code: int
+    retry: str
+    peak_memory: int
+    log: str
+    reaped: tuple[Reaped, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
     """One file. ``duration`` in seconds; ``tail``: the bounded end of what failed."""
@@ -53,6 +89,7 @@ class FileResult:
     tests: tuple[TestResult, ...] = ()
     reason: str | None = None
     tail: str = ""
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -63,25 +100,34 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteOutcome:
-    """A whole run of one suite or partition; ``duration`` in seconds."""
+    """A whole run of one suite or partition; ``duration`` in seconds.
+
+    ``infrastructure``: why the rest of it could not be run here, which is no fault of a test.
+    """
 
     files: tuple[FileResult, ...]
     duration: float = 0.0
     interrupted: bool = False
     reaped: tuple[Reaped, ...] = field(default=())
+    infrastructure: str | None = None
 
     @property
     def exit_code(self) -> ExitCode:
         """The exit code that the verdicts ask for."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        red = {Verdict.FAILED, Verdict.ERROR, Verdict.NOT_RUN}
-        return ExitCode.FAILED if any(result.verdict in red for result in self.files) else ExitCode.OK
+        verdicts = {result.verdict for result in self.files}
+        if verdicts & {Verdict.FAILED, Verdict.ERROR}:
+            return ExitCode.FAILED
+        if self.infrastructure is not None:
+            return ExitCode.INFRASTRUCTURE
+        return ExitCode.FAILED if Verdict.NOT_RUN in verdicts else ExitCode.OK
 
     @property
     def covers_nothing(self) -> bool:
         """Whether no test ran at all."""
-        return not any(test.outcome != "skipped" for result in self.files for test in result.tests)
+        tests = any(test.outcome != "skipped" for result in self.files for test in result.tests)
+        return not tests and not any(result.attempts for result in self.files)
 
     def count(self, verdict: Verdict) -> int:
         """How many files have that verdict."""
@@ -96,6 +142,7 @@ def results_json(outcome: SuiteOutcome, facts: Mapping[str, object]) -> str:
         "exit_code": int(outcome.exit_code),
         "interrupted": outcome.interrupted,
         "covers_nothing": outcome.covers_nothing,
+        "infrastructure": outcome.infrastructure,
         "duration": round(outcome.duration, 3),
         "files": [
             {
@@ -105,6 +152,7 @@ def results_json(outcome: SuiteOutcome, facts: Mapping[str, object]) -> str:
                 "tests": result.counts,
                 "reason": result.reason,
                 "tail": result.tail,
+                "attempts": [asdict(attempt) for attempt in result.attempts],
             }
             for result in outcome.files
         ],

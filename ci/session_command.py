@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ci.console import say, warn
-from ci.errors import ExitCode, InfrastructureError, UsageError
+from ci.errors import ExitCode, UsageError
 from ci.facts import Facts, Given, for_backend, read_facts
 from ci.inventory import Inventory, Stage
-from ci.options import ENVIRONMENT, EVENT, POLICY, REFS, RUN, WORKSPACE, Option, Parser, early_value, ref_options
+from ci.options import ENVIRONMENT, EVENT, GPU, POLICY, REFS, RUN, WORKSPACE, Option, Parser, early_value, ref_options
 from ci.plan import StagePlan, plan_text
 from ci.policy import resolve_policy
 from ci.refs import decide_refs
@@ -59,11 +59,6 @@ def _run(options: Namespace, workspace: Workspace, plan: StagePlan, facts: Facts
     refs = decide_refs(facts.refs, workspace.inventory, backend)
     for warning in refs.warnings:
         warn(f"PR text, {warning}")
-    if plan.stage.gpus:
-        raise InfrastructureError(
-            f"{plan.stage.name} needs {plan.stage.gpus}×{plan.stage.hardware}, which sessions cannot use yet",
-            hint="--list-only shows what it would run; the file itself can be run by hand in the image",
-        )
     return run_session(options, workspace, plan, facts, refs, started_in=started_in)
 
 
@@ -104,6 +99,7 @@ def _parser(stage: str, inventory: Inventory, *internal: Option) -> Parser:
         *ref_options(inventory),
         *REFS,
         *RUN,
+        *GPU,
         *ENVIRONMENT,
         *internal,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from ci.console import say, warn
 from ci.errors import ExitCode, UsageError
 from ci.inventory import Stage
-from ci.options import FORMAT, POLICY, RUN, WORKSPACE, Option, Parser
+from ci.options import FORMAT, GPU, POLICY, RUN, WORKSPACE, Option, Parser
 from ci.paths import cache_dir
 from ci.plan import StagePlan, narrowed, plan_json, plan_stage, plan_text
 from ci.policy import Policy, Trigger, resolve_policy
@@ -85,6 +85,7 @@ def _parser() -> Parser:
         *POLICY,
         *_TREES,
         *RUN,
+        *GPU,
         *FORMAT,
     )
 

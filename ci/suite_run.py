@@ -17,6 +17,7 @@ from ci.cpu import CpuRun, run_cpu
 from ci.environment import EnvironmentSpec, ensure
 from ci.errors import ExitCode, InfrastructureError, UsageError
 from ci.facts import Facts
+from ci.hardware import require
 from ci.interpreter import Interpreter, find_interpreter, interpreter_at
 from ci.inventory import Backend, Dependency
 from ci.paths import REPOSITORY, cache_dir
@@ -26,6 +27,7 @@ from ci.refs import RefDecision, Refs
 from ci.requirement_files import read_requirements
 from ci.results import SuiteOutcome, write_results
 from ci.run_sources import obtain_trees
+from ci.scripts import ScriptRun, run_scripts
 from ci.show_output import Output
 from ci.summary import summary, write_step_summary
 from ci.supervise import Stop
@@ -33,6 +35,8 @@ from ci.text import did_you_mean, show
 from ci.verify import Expected, verify
 from ci.workspace import Workspace
 
+# seconds before another attempt at a file (spec §9)
+_RETRY_PAUSE = 60.0
 _OWN_REQUIREMENTS = REPOSITORY / "requirements" / "cpu.txt"
 
 
@@ -58,6 +62,8 @@ def run_session(
     if not plan.enabled:
         nothing = Setup(python="", sources=(), number=None, rerun="", facts={})
         return _run(options, workspace, plan, nothing, results)
+    _require_hardware(options, plan)
+    _refuse_unsupported(plan, refs, workspace)
     trees = obtain_trees(refs.decisions, workspace, environ=os.environ, offline=options.offline)
     for tree in trees.values():
         dependency = workspace.inventory.dependencies[tree.dependency]
@@ -69,7 +75,7 @@ def run_session(
         sources=tuple((workspace.inventory.dependencies[name], tree.root) for name, tree in trees.items()),
         number=facts.number,
         rerun=_rerun(plan),
-        variables=_infinite_run(facts),
+        variables={**_infinite_run(facts), **_platform(plan)},
         facts={
             "refs": [_ref_fact(decision, trees) for decision in refs.decisions],
             "python": interpreter.version,
@@ -82,11 +88,7 @@ def run_session(
 
 def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
     """Run with the interpreter and trees that were given: ``python -m ci.suite`` without a session."""
-    if plan.stage.gpus:
-        raise InfrastructureError(
-            f"{plan.stage.name} needs {plan.stage.gpus}×{plan.stage.hardware}, which the runner cannot use yet",
-            hint="--list-only shows what it would run",
-        )
+    _require_hardware(options, plan)
     interpreter = interpreter_at(options.python) if options.python else find_interpreter(None)
     setup = Setup(
         python=interpreter.path,
@@ -134,6 +136,8 @@ def _run_tests(  # noqa: PLR0917 - all of them are needed, and each is of a type
     if environment.dropped:
         say(f"not handed to the tests: {', '.join(environment.dropped)}")
     verify(setup.python, _expected(workspace, setup.sources), env=environment.variables, cwd=str(workspace.root))
+    if plan.stage.gpus:
+        return run_scripts(_script_run(options, workspace, plan, setup, environment.variables, results), Output(), stop)
     run = CpuRun(
         title=plan.title,
         python=setup.python,
@@ -148,6 +152,49 @@ def _run_tests(  # noqa: PLR0917 - all of them are needed, and each is of a type
     return run_cpu(run, Output(), stop)
 
 
+def _script_run(  # noqa: PLR0917 - all of them are needed, and each is of a type of its own
+    options: Namespace,
+    workspace: Workspace,
+    plan: StagePlan,
+    setup: Setup,
+    variables: Mapping[str, str],
+    results: Path,
+) -> ScriptRun:
+    backend = workspace.inventory.backends[plan.stage.backend]
+    return ScriptRun(
+        title=plan.title,
+        python=setup.python,
+        workspace=str(workspace.root),
+        backend=backend.name,
+        registrations=plan.enabled,
+        env=variables,
+        keep_going=plan.policy.bypass_fastfail,
+        attempts=backend.attempts,
+        results=str(results),
+        grace=options.grace,
+        timeout=options.timeout_per_file,
+        retry_pause=_RETRY_PAUSE,
+        shared=str(cache_dir()),
+    )
+
+
+def _require_hardware(options: Namespace, plan: StagePlan) -> None:
+    if plan.stage.gpus:
+        for device in require(plan.stage, os.environ, any_class=options.any_hardware):
+            say(f"hardware: {device.index} {show(device.name, 60)}, {device.used / (1 << 30):.1f} GiB in use")
+
+
+def _refuse_unsupported(plan: StagePlan, refs: Refs, workspace: Workspace) -> None:
+    """A ref for a backend whose image has its own trees would have to be installed there; that is not done yet."""
+    backend = workspace.inventory.backends[plan.stage.backend]
+    named = [decision for decision in refs.decisions if decision.ref is not None]
+    if backend.baked_sources and named:
+        raise UsageError(
+            f"{named[0].dependency.title} {show(named[0].ref, 60)}: {backend.title} runs keep their image's own tree",
+            hint="taking another is not done yet: leave the ref out, or install the tree in the image by hand",
+        )
+
+
 def _expected(workspace: Workspace, sources: Sequence[tuple[Dependency, str]]) -> list[Expected]:
     own = workspace.inventory.workspace_modules
     wanted = [Expected(module=module, root=str(workspace.root), owner="the workspace") for module in own]
@@ -160,9 +207,13 @@ def _interpreter(
     options: Namespace, workspace: Workspace, plan: StagePlan, started_in: Path
 ) -> tuple[str, Interpreter]:
     """The interpreter that runs the tests: the one given, or one of an environment with the workspace's pins."""
+    if options.leave_out and (options.python or plan.stage.gpus):
+        raise UsageError("--leave-out has no meaning here", hint="nothing is installed for this run; drop it")
+    if plan.stage.gpus and not options.python:
+        image = interpreter_at("python3")
+        say(f"environment: the image's own, {show(image.path)}, as it is")
+        return image.path, image
     if options.python:
-        if options.leave_out:
-            raise UsageError("--leave-out has no meaning with --python", hint="nothing is installed there; drop one")
         # a bare name is looked up on PATH, a path is meant from where the person is
         given = interpreter_at(str(started_in / options.python) if "/" in options.python else options.python)
         return given.path, given
@@ -222,6 +273,11 @@ def _results_folder(parent: Path, plan: StagePlan) -> Path:
 def _rerun(plan: StagePlan) -> str:
     session = plan.stage.name if plan.partition is None else f'"{plan.stage.name}({plan.partition.id})"'
     return f"nox -s {session} -- --only"
+
+
+def _platform(plan: StagePlan) -> dict[str, str]:
+    """ROCm tests are told where they are (spec §9)."""
+    return {"MILES_HARDWARE_PLATFORM": "rocm"} if plan.stage.backend == "rocm" else {}
 
 
 def _infinite_run(facts: Facts) -> dict[str, str]:

@@ -23,6 +23,8 @@ def summary(outcome: SuiteOutcome, *, title: str, results: str, rerun: str) -> l
     if outcome.reaped:
         lines.append("warning: tests left processes behind, which is a fault of theirs; they were ended:")
         lines += [f"  {found.pid}  {found.age:g} s old  {found.command}" for found in outcome.reaped]
+    if outcome.infrastructure:
+        lines.append(f"stopped, through no fault of a test: {show(outcome.infrastructure, 400)}")
     notable = [result for result in outcome.files if result.verdict is not Verdict.PASSED]
     lines += [f"  {result.verdict:<8} {show(result.file)}{_reason(result)}" for result in notable]
     for result in [result for result in notable if result.tail][-_FAILURES_SHOWN:]:

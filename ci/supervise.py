@@ -19,6 +19,7 @@ from ci.text import show
 _TICK = 0.1
 _DRAIN = 2.0
 _CHUNK = 1 << 16
+_MEASURE = 1.0
 # bytes of output that are kept: the last, to say what a child said that explains nothing itself, and the
 # first, to see why it would not start
 _RECENT, _EARLY = 4000, 1 << 16
@@ -47,11 +48,17 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a child ended. ``code``: its exit code, -N for signal N; ``early`` and ``recent``: ends of its output."""
+    """How a child ended. ``code``: its exit code, -N for signal N; ``early`` and ``recent``: ends of its output.
+
+    ``timed_out``: it was ended at its limit. ``peak``: the most memory that it and its descendants were seen to
+    have in RAM, in bytes.
+    """
 
     code: int
     early: bytes
     recent: bytes
+    timed_out: bool
+    peak: int
 
 
 class Supervisor:
@@ -66,22 +73,35 @@ class Supervisor:
         self._log_broken = False
         self._recent = bytearray()
         self._early = bytearray()
+        self._timed_out = False
+        self._peak = 0
+        self._measured = 0.0
         self.reaped: list[Reaped] = []
 
     def run(
-        self, command: Sequence[str], *, cwd: str, env: Mapping[str, str], title: str, tick: Callable[[], None]
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        title: str,
+        tick: Callable[[], None],
+        limit: float | None = None,
     ) -> Ended:
         """Start the child and return when it and all that it started have ended; ``tick`` is called meanwhile.
+
+        After ``limit`` seconds the whole tree is ended.
 
         Raises:
             OSError: it cannot be started.
         """
         self._recent.clear()
         self._early.clear()
+        self._timed_out, self._peak = False, 0
         child = process.start(command, cwd=cwd, env=env)
         self._output.begin(title)
         try:
-            self._follow(child, tick)
+            self._follow(child, tick, limit)
             code = child.wait()
             # before the pipe is drained: a grandchild may hold it open
             self._reap()
@@ -90,13 +110,20 @@ class Supervisor:
         finally:
             self._reap()
             self._output.end()
-        return Ended(code=code, early=bytes(self._early), recent=bytes(self._recent))
+        return Ended(
+            code=code,
+            early=bytes(self._early),
+            recent=bytes(self._recent),
+            timed_out=self._timed_out,
+            peak=self._peak,
+        )
 
-    def _follow(self, child: subprocess.Popen[bytes], tick: Callable[[], None]) -> None:
+    def _follow(self, child: subprocess.Popen[bytes], tick: Callable[[], None], limit: float | None) -> None:
         """Until the child ends: pass its output on, and stop it when asked to."""
         pipe = _pipe(child)
         os.set_blocking(pipe, False)
         deadline: float | None = None
+        started = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while child.poll() is None:
@@ -105,6 +132,11 @@ class Supervisor:
                 elif selector.select(_TICK) and not self._pass_on(pipe):
                     selector.unregister(pipe)
                 tick()
+                self._measure()
+                if limit is not None and time.monotonic() - started > limit:
+                    self._timed_out = True
+                    child.kill()
+                    return
                 if self._stop.count and deadline is None:
                     deadline = time.monotonic() + self._grace
                     self._output.line(f"stopping: tests have {self._grace:g} s to tear down; Ctrl-C again to stop now")
@@ -112,6 +144,12 @@ class Supervisor:
                 if deadline is not None and (self._stop.count > 1 or time.monotonic() > deadline):
                     child.kill()
                     return
+
+    def _measure(self) -> None:
+        """Now and then, what the tree has in RAM."""
+        if (now := time.monotonic()) - self._measured >= _MEASURE:
+            self._measured = now
+            self._peak = max(self._peak, process.tree_memory(self._spared))
 
     def _pass_on(self, pipe: int) -> bool:
         """One piece of output; False at its end."""

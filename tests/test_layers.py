@@ -19,7 +19,17 @@ LAYERS = (
 )
 DECISIONS = (
     *("directives", "event", "explain", "inventory", "plan", "policy", "ref", "refs", "registration"),
-    *("selection", "sharding", "text", "errors", "verdicts", "child_environment", "exit_codes_lost"),
+    *(
+        "accelerators",
+        "retry",
+        "selection",
+        "sharding",
+        "text",
+        "errors",
+        "verdicts",
+        "child_environment",
+        "exit_codes_lost",
+    ),
 )
 EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}
 

@@ -141,7 +141,12 @@ def test_help_needs_nothing_and_ends_the_run() -> None:
 
 
 def test_a_gpu_stage_without_the_hardware_is_infrastructure_and_can_be_listed() -> None:
-    assert program("nox", "-s", "stage-c-4-gpu-h200(2)").returncode == 3
+    session = "stage-c-4-gpu-h200(0)"
+    refused = program("nox", "-s", session, "--", "--match-all-labels", CUDA_VISIBLE_DEVICES="")
+    assert refused.returncode == 3
+    assert "stage-c-4-gpu-h200 needs 4×h200" in refused.stderr
+    empty = program("nox", "-s", session)
+    assert (empty.returncode, "nothing ran: this is no coverage" in empty.stdout) == (0, True)
     listed = program("nox", "-s", "stage-c-4-gpu-h200(0)", "--", "--list-only", "--match-all-labels")
     assert listed.returncode == 0
     assert "tests/e2e/megatron/test_tiny_train.py" in listed.stdout

@@ -1,0 +1,267 @@
+"""Files run as scripts, one after the other: a limit, retries by rule, and nothing left behind (spec §9)."""
+
+import datetime as dt
+import json
+import re
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci import process
+from ci.errors import InfrastructureError
+from ci.hardware import memory_holders, used_memory
+from ci.metric_records import merge_records
+from ci.ports import VARIABLE as PORT_VARIABLE
+from ci.ports import port_range
+from ci.registration import Registration
+from ci.results import Attempt, FileResult, Status, SuiteOutcome, Verdict
+from ci.retry import decide
+from ci.show_output import Output
+from ci.supervise import Ended, Stop, Supervisor
+from ci.text import show
+
+RECORD_VARIABLE = "MILES_CI_GATE_RECORD_DIR"
+_LEAST_LIMIT = 1800.0
+_SHARE = 1.25
+_RETRY_LIMIT = 600.0
+_MEMORY_SLACK = 1 << 30
+_MEMORY_WAIT = 10.0
+_OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRun:
+    """One run. ``timeout``: seconds for each file instead of its own limit. ``attempts``: at most, by backend.
+
+    ``retry_pause``: seconds before another attempt. ``shared``: a folder where runners of this host meet.
+    """
+
+    title: str
+    python: str
+    workspace: str
+    backend: str
+    registrations: tuple[Registration, ...]
+    env: Mapping[str, str]
+    keep_going: bool
+    attempts: int
+    results: str
+    grace: float
+    timeout: float | None
+    retry_pause: float
+    shared: str
+
+
+def limit_of(registration: Registration, timeout: float | None) -> float:
+    """Seconds that one attempt may take: the one given, else 1.25 × est_time and half an hour at least."""
+    return timeout if timeout is not None else max(_LEAST_LIMIT, _SHARE * registration.est_time)
+
+
+def run_scripts(run: ScriptRun, output: Output, stop: Stop) -> SuiteOutcome:
+    """Run the files to their verdicts; the caller has ``stop`` listen.
+
+    Stops at the first failure unless ``keep_going``, and at once when accelerator memory does not come back:
+    the next file would fail for it.
+
+    Raises:
+        InfrastructureError: the results cannot be written.
+    """
+    started = time.monotonic()
+    process.become_reaper()
+    results: dict[str, FileResult] = {}
+    infrastructure: str | None = None
+    failed = False
+    for number, registration in enumerate(run.registrations, start=1):
+        file = registration.file
+        if stop.count or infrastructure or (failed and not run.keep_going):
+            reason = "interrupted before it ran" if stop.count else infrastructure or "an earlier file failed"
+            results[file] = FileResult(file=file, verdict=Verdict.NOT_RUN, reason=reason)
+            continue
+        output.live(f"[{number}/{len(run.registrations)}] {show(file, 100)}")
+        before = used_memory(run.backend, run.env)
+        results[file] = _File(run, registration, output, stop).run()
+        failed = failed or results[file].verdict is Verdict.FAILED
+        infrastructure = _memory_fault(run, before)
+    output.clear()
+    return SuiteOutcome(
+        files=tuple(results[registration.file] for registration in run.registrations),
+        duration=time.monotonic() - started,
+        interrupted=stop.count > 0,
+        reaped=tuple(found for result in results.values() for attempt in result.attempts for found in attempt.reaped),
+        infrastructure=infrastructure,
+    )
+
+
+class _File:
+    """All attempts at one file."""
+
+    def __init__(self, run: ScriptRun, registration: Registration, output: Output, stop: Stop) -> None:
+        self._run, self._registration, self._output, self._stop = run, registration, output, stop
+        self._folder = Path(run.results) / re.sub(r"[^A-Za-z0-9._-]+", "_", registration.file)
+
+    def run(self) -> FileResult:
+        """Try until it passes or the rules say that is enough."""
+        attempts: list[Attempt] = []
+        limit = limit_of(self._registration, self._run.timeout)
+        while True:
+            attempt, tail, again = self._attempt(len(attempts) + 1, limit)
+            attempts.append(attempt)
+            if not again:
+                return self._result(attempts, tail)
+            limit += _RETRY_LIMIT
+            self._output.line(f"{show(self._registration.file)}: trying again in {self._run.retry_pause:g} s")
+            until = time.monotonic() + self._run.retry_pause
+            while time.monotonic() < until and not self._stop.count:
+                time.sleep(0.1)
+            if self._stop.count:
+                return self._result(attempts, tail)
+
+    def _attempt(self, number: int, limit: float) -> tuple[Attempt, str, bool]:
+        """One start of the file; how it ended, the end of its output, and whether to try again."""
+        log = self._folder / f"attempt-{number}.log"
+        records = self._folder / f"attempt-{number}-records"
+        ooms = _oom_kills()
+        began, started = dt.datetime.now(dt.UTC), time.monotonic()
+        with ExitStack() as stack:
+            try:
+                records.mkdir(parents=True, exist_ok=True)
+                stream = stack.enter_context(open(log, "wb", buffering=0))
+            except OSError as error:
+                raise InfrastructureError(
+                    f"results cannot be written to {show(self._folder)}: {show(error.strerror)}",
+                    hint="give another folder with --results DIR",
+                ) from error
+            base = stack.enter_context(port_range(Path(self._run.shared) / "ports"))
+            supervisor = Supervisor(self._output, stream, self._stop, self._run.grace)
+            env = {**self._run.env, PORT_VARIABLE: str(base), RECORD_VARIABLE: str(records)}
+            try:
+                ended = supervisor.run(
+                    [self._run.python, self._registration.file],
+                    cwd=self._run.workspace,
+                    env=env,
+                    title=f"{show(self._registration.file)} (attempt {number})",
+                    tick=lambda: None,
+                    limit=limit,
+                )
+            except OSError as error:
+                raise InfrastructureError(
+                    f"{show(self._run.python)} cannot be started: {show(error.strerror)}", hint="give another --python"
+                ) from error
+        status = _status(ended, interrupted=self._stop.count > 0, oom_killed=_oom_kills() > ooms)
+        tail = ended.recent.decode("utf-8", "replace")
+        again, reason = self._decide(status, tail, number)
+        attempt = Attempt(
+            number=number,
+            started=began.isoformat(timespec="milliseconds"),
+            duration=round(time.monotonic() - started, 3),
+            limit=limit,
+            status=status,
+            code=ended.code,
+            retry=reason,
+            peak_memory=ended.peak,
+            log=str(log),
+            reaped=tuple(supervisor.reaped),
+        )
+        self._say(attempt)
+        if status is Status.PASSED:
+            self._write_metrics(records)
+        return attempt, tail, again
+
+    def _decide(self, status: Status, tail: str, number: int) -> tuple[bool, str]:
+        if status is Status.PASSED:
+            return False, ""
+        if status is Status.INTERRUPTED:
+            return False, "interrupted"
+        decision = decide(
+            tail,
+            attempt=number,
+            attempts=self._run.attempts,
+            signalled=status in {Status.SIGNALLED, Status.OUT_OF_MEMORY},
+            timed_out=status is Status.TIMED_OUT,
+        )
+        return decision.retry, decision.reason
+
+    def _say(self, attempt: Attempt) -> None:
+        how = "" if attempt.status is Status.PASSED else f", exit code {attempt.code}; {show(attempt.retry, 300)}"
+        self._output.line(f"{attempt.status}: {show(self._registration.file)} in {attempt.duration:.1f} s{how}")
+
+    def _write_metrics(self, records: Path) -> None:
+        with suppress(OSError):
+            merged, faults = merge_records(records)
+            for fault in faults:
+                self._output.line(f"warning: {fault}")
+            if merged:
+                (self._folder / "metrics.json").write_text(json.dumps(merged, indent=1))
+
+    def _result(self, attempts: list[Attempt], tail: str) -> FileResult:
+        last = attempts[-1]
+        verdict = {Status.PASSED: Verdict.PASSED, Status.INTERRUPTED: Verdict.NOT_RUN}.get(last.status, Verdict.FAILED)
+        if verdict is Verdict.PASSED and len(attempts) > 1:
+            verdict = Verdict.FLAKY
+        reason = {
+            Status.TIMED_OUT: f"timed out after {last.limit:g} s",
+            Status.OUT_OF_MEMORY: "killed because the host was out of memory",
+            Status.SIGNALLED: f"ended by {_signal_name(last.code)}",
+            Status.INTERRUPTED: "interrupted while it ran",
+        }.get(last.status)
+        if verdict is Verdict.FLAKY:
+            reason = f"passed on attempt {last.number}; before: {attempts[0].status}"
+        return FileResult(
+            file=self._registration.file,
+            verdict=verdict,
+            duration=sum(attempt.duration for attempt in attempts),
+            reason=reason,
+            tail=tail if verdict is Verdict.FAILED else "",
+            attempts=tuple(attempts),
+        )
+
+
+def _status(ended: Ended, *, interrupted: bool, oom_killed: bool) -> Status:
+    if ended.timed_out:
+        return Status.TIMED_OUT
+    if ended.code == 0:
+        return Status.PASSED
+    if interrupted:
+        return Status.INTERRUPTED
+    if ended.code == -signal.SIGKILL and oom_killed:
+        return Status.OUT_OF_MEMORY
+    return Status.SIGNALLED if ended.code < 0 else Status.FAILED
+
+
+def _memory_fault(run: ScriptRun, before: int | None) -> str | None:
+    """Why the next file cannot have the accelerators' memory, or None; waits a while for it to come back."""
+    if before is None:
+        return None
+    until = time.monotonic() + _MEMORY_WAIT
+    while (now := used_memory(run.backend, run.env)) is not None and now > before + _MEMORY_SLACK:
+        if time.monotonic() > until:
+            held = ", ".join(_describe(holder.pid, holder.used) for holder in memory_holders(run.backend, run.env))
+            kept = f"{(now - before) / (1 << 30):.1f} GiB of accelerator memory did not come back"
+            return f"{kept}; held by {held or 'nobody known'}"
+        time.sleep(0.5)
+    return None
+
+
+def _describe(pid: int, used: int) -> str:
+    command = ""
+    with suppress(OSError):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return f"process {pid} ({show(command or '?', 60)}, {used / (1 << 30):.1f} GiB)"
+
+
+def _oom_kills() -> int:
+    """How often the kernel killed for memory in our cgroup; 0 where it does not say."""
+    with suppress(OSError, ValueError):
+        for line in _OOM_EVENTS.read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+def _signal_name(code: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
