@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import plan, runner
+from bench import plan, runner, scripts
 
-BENCHMARKS = {"plan": plan.main, "runner": runner.main}
+BENCHMARKS = {"plan": plan.main, "runner": runner.main, "scripts": scripts.main}
 
 
 def main(names: list[str]) -> int:

@@ -24,14 +24,17 @@ _DEFAULT_END = 32768
 def port_range(folder: Path, *, sizes: int = SIZE) -> Iterator[int]:
     """The first port of a range of ``sizes`` free ports that nobody else is given meanwhile.
 
-    ``folder``: where runners of one host meet, the same for all of them.
+    ``folder``: where the runners of one host meet, whoever they run as; made if it is not there.
 
     Raises:
         InfrastructureError: every range is taken.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    with suppress(PermissionError):
+        folder.chmod(0o1777)
     for base in range(FIRST, _end() - sizes + 1, sizes):
-        handle = os.open(folder / f"{base}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        # reading is enough to lock a file that another user made; a link that one planted is not followed
+        handle = os.open(folder / f"{base}.lock", os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -36,7 +36,8 @@ _OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
 class ScriptRun:
     """One run. ``timeout``: seconds for each file instead of its own limit. ``attempts``: at most, by backend.
 
-    ``retry_pause``: seconds before another attempt. ``shared``: a folder where runners of this host meet.
+    ``retry_pause``: seconds before another attempt. ``shared``: a folder where the runners of this host meet,
+    for their ports.
     """
 
     title: str
@@ -133,7 +134,7 @@ class _File:
                     f"results cannot be written to {show(self._folder)}: {show(error.strerror)}",
                     hint="give another folder with --results DIR",
                 ) from error
-            base = stack.enter_context(port_range(Path(self._run.shared) / "ports"))
+            base = stack.enter_context(port_range(Path(self._run.shared)))
             supervisor = Supervisor(self._output, stream, self._stop, self._run.grace)
             env = {**self._run.env, PORT_VARIABLE: str(base), RECORD_VARIABLE: str(records)}
             try:

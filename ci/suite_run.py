@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,7 +175,7 @@ def _script_run(  # noqa: PLR0917 - all of them are needed, and each is of a typ
         grace=options.grace,
         timeout=options.timeout_per_file,
         retry_pause=_RETRY_PAUSE,
-        shared=str(cache_dir()),
+        shared=os.path.join(tempfile.gettempdir(), "miles-ci-ports"),
     )
 
 
