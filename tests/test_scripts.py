@@ -223,7 +223,7 @@ def test_any_hardware_takes_another_class(tmp_path: Path) -> None:
 
 def test_a_machine_without_the_tool_says_so(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    ran = run(tmp_path, {"test_a.py": ""})
+    ran = run(tmp_path, {"test_a.py": ""}, PATH=str(tmp_path / "bin"))
     assert (ran.code, "this machine has no nvidia-smi" in ran.output) == (3, True)
 
 
