@@ -14,10 +14,11 @@ from pathlib import Path
 
 from ci.console import say, warn
 from ci.errors import InfrastructureError
-from ci.installer import Installer, InstallFailed, choose_installers
+from ci.install_failure import InstallFailed
+from ci.installer import Installer, choose_installers
 from ci.interpreter import Interpreter
 from ci.locks import held
-from ci.requirement_files import RequirementFile, content_hash, requirement_names
+from ci.requirement_files import RequirementFile, content_hash, read_requirements, requirement_names
 from ci.text import did_you_mean, show
 
 _FORMAT = "1"
@@ -78,8 +79,10 @@ def _build(spec: EnvironmentSpec, folder: Path, cache: Path, *, offline: bool) -
     say(f"environment: {spec.name}, {pins} requirements, Python {spec.interpreter.version}: building")
     started = time.monotonic()
     log = cache / "environments" / f"{folder.name}.log"
+    log.write_bytes(b"")
     try:
         _install(spec, folder, log, choose_installers(), offline=offline)
+        _refuse_changed(spec.files)
         (folder / _MARK).write_text(f"{spec.key}\n")
     except BaseException:
         # an interrupt too: half an environment would be taken for a whole one by anything that looks inside
@@ -89,18 +92,24 @@ def _build(spec: EnvironmentSpec, folder: Path, cache: Path, *, offline: bool) -
 
 
 def _install(spec: EnvironmentSpec, folder: Path, log: Path, installers: Sequence[Installer], *, offline: bool) -> None:
-    """Install with the first installer that can reach what it needs."""
+    """Install with the first installer that can; one that is old or broken, or lacks a mirror, is not the last word."""
     for number, installer in enumerate(installers, start=1):
         try:
             installer.create(folder, spec.interpreter, log)
             installer.install(folder, spec.files, spec.leave_out, log, offline=offline)
         except InstallFailed as failed:
-            if failed.unreachable and not offline and number < len(installers):
-                say(f"environment: {installer.name} cannot reach the packages; trying {installers[number].name}")
+            if not failed.final and number < len(installers):
+                say(f"environment: {installer.name} gives up ({failed}); trying {installers[number].name}")
                 shutil.rmtree(folder, ignore_errors=True)
                 continue
             raise _explain(failed, log, offline=offline) from failed
         return
+
+
+def _refuse_changed(files: Sequence[RequirementFile]) -> None:
+    """The installer reads the files itself; what it read must be what the environment's name stands for."""
+    if read_requirements([Path(file.path) for file in files if file.top]) != tuple(files):
+        raise InfrastructureError("the requirement files changed while they were installed", hint="run it again")
 
 
 def _explain(failed: InstallFailed, log: Path, *, offline: bool) -> InfrastructureError:

@@ -11,59 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from packaging.utils import canonicalize_name
-
 from ci.console import warn
+from ci.install_failure import InstallFailed, read_failure
 from ci.interpreter import Interpreter, find_uv
 from ci.locks import held_handles
 from ci.requirement_files import RequirementFile, all_pinned, without
 from ci.text import show
 
-# what another environment left in this one would install elsewhere, or with another interpreter
+# these would install elsewhere, with another interpreter, or something else than the files say; an environment
+# is kept by the content of its files, so nothing else may have a say in what it holds
 _DROPPED = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"),
     *("UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_PROJECT_ENVIRONMENT", "UV_BREAK_SYSTEM_PACKAGES", "UV_NO_DEPS", "UV_TARGET"),
+    *("UV_PREFIX", "UV_PYTHON_PREFERENCE", "UV_MANAGED_PYTHON", "UV_NO_MANAGED_PYTHON", "UV_VENV_RELOCATABLE"),
+    *("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_RESOLUTION", "UV_PRERELEASE", "UV_TORCH_BACKEND"),
+    *("UV_CONFIG_FILE", "UV_PROJECT", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY", "UV_NO_VERIFY_HASHES"),
     *("PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV", "PIP_PYTHON", "PIP_NO_DEPS", "PIP_ROOT"),
+    *("PIP_DRY_RUN", "PIP_CONSTRAINT", "PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_PRE", "PIP_NO_COMPILE"),
+    *("PIP_PLATFORM", "PIP_PYTHON_VERSION", "PIP_IMPLEMENTATION", "PIP_ABI"),
 )
-_UNREACHABLE = (
-    *("error sending request", "failed to fetch", "connection refused", "name resolution", "dns error"),
-    *("network is unreachable", "connection timed out", "max retries exceeded", "newconnectionerror", "invalid peer"),
-)
+_DROPPED_PREFIXES = ("VIRTUALENV_",)
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
-# the message of the installer, and the requirement that it names
-_CAUSES = (
-    (
-        re.compile(r"HASHES DO NOT MATCH|THESE PACKAGES DO NOT MATCH THE HASHES", re.IGNORECASE),
-        "its hash is not the pinned one",
-    ),
-    (re.compile(r"Hash mismatch for `?([A-Za-z0-9._-]+)"), "its hash is not the pinned one"),
-    (re.compile(r"^\s+([A-Za-z0-9._-]+)[=<>~! ].* from .*:\s*$", re.MULTILINE), "its hash is not the pinned one"),
-    (re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+)"), "no version of it fits this machine"),
-    (re.compile(r"Failed (?:building wheel for|to build) `?([A-Za-z0-9._-]+?)(?:==|[`\s]|$)"), "it could not be built"),
-    (re.compile(r"Encountered error while [^\n]*\n╰─> (?!See )([A-Za-z0-9._-]+)"), "it could not be built"),
-    (re.compile(r"Failed to download(?: and build)? `([A-Za-z0-9._-]+?)(?:==|`)"), "it could not be downloaded"),
-    (re.compile(r"Because ([A-Za-z0-9._-]+)(?:\[[^]]*\])? was not found"), "it is not to be found"),
-    (re.compile(r"Because ([A-Za-z0-9._-]+?)(?:[=<>~!]=?\S*)? has no wheels"), "it has no wheel for this machine"),
-    (re.compile(r"there (?:is|are) no versions? of ([A-Za-z0-9._-]+)"), "no such version is to be found"),
-    (re.compile(r"Because you require ([A-Za-z0-9._-]+)"), "they contradict each other"),
-    (
-        re.compile(r"Cannot install (?:-r \S+ \(line \d+\) and )?([A-Za-z0-9._-]+)"),
-        "they contradict each other",
-    ),
-    (re.compile(r"Could not find a version that satisfies the requirement ([A-Za-z0-9._-]+)"), "no version of it fits"),
-)
-
-
-class InstallFailed(Exception):
-    """An installer ended with an error. ``requirement``: the one at fault, if its output names one."""
-
-    def __init__(self, reason: str, *, requirement: str | None = None, unreachable: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.requirement = requirement
-        self.unreachable = unreachable
-
-
 @dataclass(frozen=True, slots=True)
 class Installer:
     """uv, or pip where ``uv`` is None."""
@@ -82,15 +50,11 @@ class Installer:
             InstallFailed: it cannot be made.
         """
         if self.uv:
-            _run(
-                [self.uv, "venv", "--no-config", "--quiet", "--python", interpreter.path, str(folder)],
-                log,
-                append=False,
-            )
+            _run([self.uv, "venv", "--no-config", "--quiet", "--python", interpreter.path, str(folder)], log)
         else:
             # virtualenv brings pip along; the standard library's venv lacks it where ensurepip was taken out
             command = [sys.executable, "-m", "virtualenv", "--quiet", "--no-download", "--no-periodic-update"]
-            _run([*command, "--python", interpreter.path, str(folder)], log, append=False)
+            _run([*command, "--python", interpreter.path, str(folder)], log)
 
     def install(
         self,
@@ -116,7 +80,7 @@ class Installer:
                 command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments]
                 command += ["--no-index"] if offline else []
                 command += _pip_leaves_out(files, leave_out)
-            _run(command, log, append=True)
+            _run(command, log)
 
 
 def _pip_leaves_out(files: Sequence[RequirementFile], leave_out: Sequence[str]) -> list[str]:
@@ -156,7 +120,11 @@ def _on_disk(files: Sequence[RequirementFile], leave_out: Sequence[str]) -> Iter
 
 def installer_environ(inherited: Mapping[str, str]) -> dict[str, str]:
     """The installers' environment: settings of mirrors and certificates stay, another environment's do not."""
-    kept = {name: value for name, value in inherited.items() if name not in _DROPPED}
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES)
+    }
     certificates = next((path for path in _CERTIFICATES if os.path.exists(path)), None)
     if certificates:
         # uv brings certificates of its own, which know nothing of a company's proxy; pip here reads PIP_CERT
@@ -164,15 +132,14 @@ def installer_environ(inherited: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "UV_COMPILE_BYTECODE": "1", "UV_CONCURRENT_DOWNLOADS": "8", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
 
-def _run(command: Sequence[str], log: Path, *, append: bool) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab" if append else "wb") as stream:
+def _run(command: Sequence[str], log: Path) -> None:
+    with open(log, "ab") as stream:
         stream.write(f"$ {' '.join(command)}\n".encode())
         stream.flush()
         start = stream.tell()
         code = _wait(command, stream)
     if code:
-        raise _failure(log.read_bytes()[start:].decode(errors="replace"), code)
+        raise read_failure(log.read_bytes()[start:].decode(errors="replace"), code)
 
 
 def _wait(command: Sequence[str], stream: IO[bytes]) -> int:
@@ -188,15 +155,3 @@ def _wait(command: Sequence[str], stream: IO[bytes]) -> int:
         ).returncode
     except OSError as error:
         raise InstallFailed(f"{show(command[0])} cannot be started: {show(error.strerror)}") from error
-
-
-def _failure(text: str, code: int) -> InstallFailed:
-    """What an installer's output says went wrong."""
-    if any(sign in text.lower() for sign in _UNREACHABLE):
-        return InstallFailed("the package index does not answer", unreachable=True)
-    mismatch = next((reason for pattern, reason in _CAUSES[:1] if pattern.search(text)), None)
-    for pattern, reason in _CAUSES[1:]:
-        if found := pattern.search(text):
-            return InstallFailed(mismatch or reason, requirement=str(canonicalize_name(found[1])))
-    last = next((line for line in reversed(text.splitlines()) if line.strip()), f"exit code {code}")
-    return InstallFailed(mismatch or show(last, 200))

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import stat
 import warnings
 from collections.abc import Iterator
@@ -14,10 +13,10 @@ from ci.inventory import Inventory
 from ci.registration import (
     FileScan,
     Finding,
+    Mentions,
     Registration,
     check_labels,
     check_suite,
-    mention_pattern,
     read_registrations,
 )
 from ci.scan_cache import ScanCache
@@ -67,7 +66,7 @@ def read_tree(workspace: Path, inventory: Inventory, *, cache: Path | None) -> T
             hint="name a Miles checkout with --workspace DIR",
         )
     registers = inventory.backend_of_register()
-    pattern = mention_pattern(registers)
+    mentions = Mentions(registers)
     kept = ScanCache.load(cache, workspace, registers)
     implicit_prefix = f"{inventory.discovery.implicit_root}/"
     scans: list[tuple[str, FileScan]] = []
@@ -79,7 +78,7 @@ def read_tree(workspace: Path, inventory: Inventory, *, cache: Path | None) -> T
             for file, entry in sorted(_test_files(workspace, roots)):
                 scan = kept.get(file, entry)
                 if scan is None:
-                    scan = _scan(entry, file, registers, pattern, may_be_implicit=file.startswith(implicit_prefix))
+                    scan = _scan(entry, file, registers, mentions, may_be_implicit=file.startswith(implicit_prefix))
                     kept.put(file, entry, scan)
                 scans.append((file, scan))
     finally:
@@ -104,7 +103,7 @@ def _test_files(workspace: Path, roots: list[str]) -> Iterator[tuple[str, os.Dir
 
 
 def _scan(
-    entry: os.DirEntry[str], file: str, registers: dict[str, str], pattern: re.Pattern[bytes], *, may_be_implicit: bool
+    entry: os.DirEntry[str], file: str, registers: dict[str, str], mentions: Mentions, *, may_be_implicit: bool
 ) -> FileScan:
     try:
         # looked at before it is opened: opening a pipe would wait for a writer
@@ -115,9 +114,9 @@ def _scan(
     except OSError as error:
         what = "is a link to nothing" if entry.is_symlink() else f"cannot be read ({error.strerror})"
         return FileScan(problems=(Finding(file, 0, f"{what}; mend or remove it"),), mentioned=True)
-    if may_be_implicit and not pattern.search(source):
+    if may_be_implicit and source not in mentions:
         return FileScan()
-    return read_registrations(source, file, registers, pattern)
+    return read_registrations(source, file, registers, mentions)
 
 
 def _judge(scans: list[tuple[str, FileScan]], inventory: Inventory) -> Tree:

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.inventory import Inventory
-from ci.registration import FileScan, check_labels, check_suite, mention_pattern, read_registrations
+from ci.registration import FileScan, Mentions, check_labels, check_suite, read_registrations
 
 IMPORT = "from tests.ci.ci_register import register_cpu_ci, register_cuda_ci\n"
 REGISTERS = {"register_cpu_ci": "cpu", "register_cuda_ci": "cuda", "register_rocm_ci": "rocm"}
-PATTERN = mention_pattern(REGISTERS)
+MENTIONS = Mentions(REGISTERS)
 
 
 def scan(source: str | bytes) -> FileScan:
     data = source if isinstance(source, bytes) else source.encode()
-    return read_registrations(data, "tests/ci/test_x.py", REGISTERS, PATTERN)
+    return read_registrations(data, "tests/ci/test_x.py", REGISTERS, MENTIONS)
 
 
 def problems(source: str | bytes) -> list[str]:

@@ -12,7 +12,7 @@ from ci.inventory import Inventory
 from ci.plan import plan_data, plan_stage
 from ci.policy import Trigger, parse_labels, resolve_policy
 from ci.refs import RefRequest, decide_refs
-from ci.registration import check_labels, mention_pattern, read_registrations
+from ci.registration import Mentions, check_labels, read_registrations
 from ci.sharding import Partition
 from ci.tree import Tree, read_tree
 from tests.factory import cases, registered_workspace, vector
@@ -79,7 +79,7 @@ def test_refs(case: dict[str, Any], inventory: Inventory) -> None:
 @pytest.mark.parametrize("case", cases("registration_parse"), ids=lambda case: case["in"].strip()[-70:])
 def test_registration_parse(case: dict[str, Any], inventory: Inventory) -> None:
     registers = inventory.backend_of_register()
-    scan = read_registrations(case["in"].encode(), "test_x.py", registers, mention_pattern(registers))
+    scan = read_registrations(case["in"].encode(), "test_x.py", registers, Mentions(registers))
     faults = [*scan.problems, *(fault for found in scan.registrations for fault in check_labels(found, inventory))]
     if "error" in case["out"]:
         assert faults
