@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from packaging.utils import canonicalize_name
+
 from ci.console import warn
 from ci.install_failure import InstallFailed, read_failure
 from ci.interpreter import Interpreter, find_uv
@@ -24,7 +26,7 @@ _DROPPED = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"),
     *("UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_PROJECT_ENVIRONMENT", "UV_BREAK_SYSTEM_PACKAGES", "UV_NO_DEPS", "UV_TARGET"),
     *("UV_PREFIX", "UV_PYTHON_PREFERENCE", "UV_MANAGED_PYTHON", "UV_NO_MANAGED_PYTHON", "UV_VENV_RELOCATABLE"),
-    *("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_RESOLUTION", "UV_PRERELEASE", "UV_TORCH_BACKEND"),
+    *("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_RESOLUTION", "UV_PRERELEASE"),
     *("UV_CONFIG_FILE", "UV_PROJECT", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY", "UV_NO_VERIFY_HASHES"),
     *("PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV", "PIP_PYTHON", "PIP_NO_DEPS", "PIP_ROOT"),
     *("PIP_DRY_RUN", "PIP_CONSTRAINT", "PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_PRE", "PIP_NO_COMPILE"),
@@ -32,6 +34,8 @@ _DROPPED = (
 )
 _DROPPED_PREFIXES = ("VIRTUALENV_",)
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+
+
 @dataclass(frozen=True, slots=True)
 class Installer:
     """uv, or pip where ``uv`` is None."""
@@ -79,18 +83,29 @@ class Installer:
             else:
                 command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments]
                 command += ["--no-index"] if offline else []
-                command += _pip_leaves_out(files, leave_out)
+                command += ["--no-deps"] if leave_out and all_pinned(files) else []
             _run(command, log)
+            if leave_out and not self.uv:
+                _say_what_pip_cannot(python, files, leave_out)
 
 
-def _pip_leaves_out(files: Sequence[RequirementFile], leave_out: Sequence[str]) -> list[str]:
-    """Pip has no list of exclusions; where all is pinned, it need not look for what others ask for."""
-    if not leave_out:
-        return []
-    if all_pinned(files):
-        return ["--no-deps"]
-    warn(f"pip installs {', '.join(leave_out)} all the same if another requirement asks for it; uv does not")
-    return []
+def _say_what_pip_cannot(python: str, files: Sequence[RequirementFile], leave_out: Sequence[str]) -> None:
+    """Pip has no list of exclusions: only where all is pinned can it be told not to look for what others need."""
+    if not all_pinned(files):
+        warn(f"pip installs {', '.join(leave_out)} all the same if another requirement asks for it; uv does not")
+        return
+    checked = subprocess.run(
+        [python, "-m", "pip", "check", "--disable-pip-version-check"],
+        env=installer_environ(os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    needed = re.findall(r"requires ([A-Za-z0-9._-]+), which is not installed", checked.stdout)
+    missing = sorted({str(canonicalize_name(name)) for name in needed} - set(leave_out))
+    if missing:
+        warn(f"not installed, because --leave-out lets pip install only what is pinned: {', '.join(missing)}")
 
 
 def choose_installers() -> tuple[Installer, ...]:

@@ -87,9 +87,8 @@ def _candidates(version: str) -> list[str]:
 
 
 def find_uv() -> str | None:
-    """Uv on PATH or beside the running interpreter, if it is there."""
-    beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    return shutil.which("uv") or (beside if os.access(beside, os.X_OK) else None)
+    """Uv beside the running interpreter, where its version is ours, or on PATH, where it may be any."""
+    return shutil.which("uv", path=os.path.dirname(sys.executable)) or shutil.which("uv")
 
 
 def _ask(path: str) -> Interpreter | None:

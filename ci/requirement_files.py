@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from ci.errors import UsageError
 from ci.text import show
 
-_NESTED = re.compile(r"\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?<=-[rc]))\s*(\S.*?)\s*(?:#.*)?$")
+_NESTED = re.compile(r"\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?<=-[rc]))\s*(\S.*?)\s*(?:\s#.*)?$")
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 

@@ -71,32 +71,44 @@ def _fault(wanted: Expected, answer: Mapping[str, Any]) -> str | None:
     """Why a module does not come from its tree, and what to do about it."""
     found = answer["modules"][wanted.module]
     where = f"{wanted.module} should come from {wanted.owner}, {show(wanted.root)}"
-    if found["kind"] == "missing":
-        return f"{where}, but there is no `{found['missing']}` anywhere; the ref may lack it, try another"
+    if found["kind"] != "missing":
+        if _is_under(_place(found), wanted.root):
+            return None
+        return f"{where}, but {_shadow(found, answer)}"
+    parent = found["parent"]
+    in_tree = any(_is_under(path, wanted.root) for path in found["candidates"])
+    if parent and in_tree:
+        return f"{where}, but {parent['name']} hides it: it {_shadow(parent, answer)}"
+    others = [path for path in found["candidates"] if not in_tree]
+    hidden = f" (hidden ones: {', '.join(map(show, others))})" if others else ""
+    return f"{where}, but there is no `{found['missing']}` anywhere{hidden}; the ref may lack it, try another"
+
+
+def _shadow(found: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """Where a module that is not the tree's comes from, what put it there, and how to mend that."""
     place = _place(found)
-    if _is_under(place, wanted.root):
-        return None
-    if found["finder"] not in {"_frozen_importlib_external.PathFinder", "importlib._bootstrap_external.PathFinder"}:
-        hook = found["finder"].partition(".")[0]
-        return (
-            f"{where}, but the import hook of an editable install ({show(found['finder'])}) answers {show(place)}; "
-            f"uninstall that package from this interpreter (`pip list --editable` names it; its hook is {show(hook)})"
-        )
-    return f"{where}, but resolves to {show(place)}; {_shadow(place, answer)}"
-
-
-def _shadow(place: str, answer: Mapping[str, Any]) -> str:
-    """What put the wrong folder on the path, and how to mend that."""
+    if not found["finder"].endswith("PathFinder"):
+        return _hooked(found["finder"], place, answer)
+    resolves = f"resolves to {show(place)}"
     for file, line in answer["pth"]:
         if not line.startswith(("import ", "import\t")) and _is_under(place, os.path.join(os.path.dirname(file), line)):
-            return f"{show(file)} puts it on the path: uninstall that editable package, or delete the line"
-    entry = next((entry for entry in answer["path"] if _is_under(place, entry)), "")
+            return f"{resolves}; {show(file)} puts it on the path: uninstall that editable package, or delete the line"
     if "site-packages" in place or "dist-packages" in place:
-        return "a package of that name is installed: uninstall it from this interpreter"
-    namespace = (
-        "" if os.path.isfile(os.path.join(os.path.dirname(place), "__init__.py")) else " (a folder without __init__.py)"
+        return f"{resolves}; a package of that name is installed: uninstall it from this interpreter"
+    entry = next((entry for entry in answer["path"] if _is_under(place, entry)), "")
+    bare = " (a folder without __init__.py)" if found["kind"] == "namespace" else ""
+    return f"{resolves}{bare}; the path entry {show(entry)} comes first: rename or remove what it has of that name"
+
+
+def _hooked(finder: str, place: str, answer: Mapping[str, Any]) -> str:
+    """An import hook answered before the path was looked at."""
+    module = finder.partition(".")[0]
+    installed_by = next((file for file, line in answer["pth"] if line.startswith("import") and module in line), None)
+    by = f", which {show(installed_by)} installs," if installed_by else ""
+    return (
+        f"the import hook of an editable install ({show(finder)}){by} answers {show(place)}; "
+        "uninstall that package from this interpreter (`pip list --editable` names it)"
     )
-    return f"the path entry {show(entry)} has one of that name{namespace} and comes first: rename or remove it there"
 
 
 def _place(found: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ editable installs that hook into imports are seen as well as path entries. It kn
 and takes its own folder off the path first. The answer goes to a file, because a ``.pth`` file may print.
 """
 
+from __future__ import annotations  # an interpreter given with --python may be older than this repository's
+
 import json
 import os
 import sys
@@ -14,21 +16,37 @@ from typing import Any
 
 
 def resolve(name: str) -> dict[str, Any]:
-    """What ``name`` resolves to: kind, origin, the search folders, the finder, and all candidates by path entry."""
+    """What ``name`` resolves to, or what of it is missing, with its parent if there is one; and all candidates."""
     path = None
-    spec: Any = None
-    finder = ""
     parts = name.split(".")
+    found: dict[str, Any] | None = None
     for number in range(len(parts)):
-        spec, finder = _find(".".join(parts[: number + 1]), path)
+        part = ".".join(parts[: number + 1])
+        spec, finder = _find(part, path)
         if spec is None:
-            return {"kind": "missing", "missing": ".".join(parts[: number + 1]), **_candidates(parts)}
-        path = list(spec.submodule_search_locations or [])
+            return {"kind": "missing", "missing": part, "parent": found, "candidates": _candidates(parts)}
+        found = {"name": part, "finder": finder, **_described(spec)}
+        path = found["locations"]
+        _stand_in(part, path)
+    return {**(found or {}), "candidates": _candidates(parts)}
+
+
+def _stand_in(name: str, locations: list[str]) -> None:
+    """A namespace package below another one asks sys.modules for its parent's path: an empty module has it."""
+    if name not in sys.modules:
+        sys.modules[name] = type(sys)(name)
+        sys.modules[name].__path__ = locations
+
+
+def _described(spec: Any) -> dict[str, Any]:
+    """Kind, origin (a file, or None) and the search folders, absolute: the reader has another working directory."""
+    locations = [os.path.abspath(folder) for folder in spec.submodule_search_locations or []]
+    if not spec.has_location:
+        # a namespace package; or built in, or frozen, where origin is only a word
+        kind = "namespace" if spec.submodule_search_locations is not None else "built in"
+        return {"kind": kind, "origin": None, "locations": locations}
     kind = "package" if spec.submodule_search_locations is not None else "module"
-    if spec.origin is None and spec.submodule_search_locations is not None:
-        kind = "namespace"
-    origin = spec.origin if spec.origin not in {None, "namespace"} else None
-    return {"kind": kind, "origin": origin, "locations": path, "finder": finder, **_candidates(parts)}
+    return {"kind": kind, "origin": os.path.abspath(spec.origin), "locations": locations}
 
 
 def _find(name: str, path: Any) -> tuple[Any, str]:
@@ -44,14 +62,10 @@ def _find(name: str, path: Any) -> tuple[Any, str]:
     return None, ""
 
 
-def _candidates(parts: list[str]) -> dict[str, Any]:
-    """Every path entry that has something of this name, in order, and whether it is a package with __init__.py."""
-    found = []
-    for entry in sys.path:
-        base = os.path.join(os.path.abspath(entry or os.getcwd()), *parts)
-        if os.path.isdir(base) or os.path.isfile(base + ".py"):
-            found.append({"entry": entry, "path": base, "regular": os.path.isfile(os.path.join(base, "__init__.py"))})
-    return {"candidates": found}
+def _candidates(parts: list[str]) -> list[str]:
+    """Every folder or file of this name below a path entry, in order."""
+    bases = [os.path.join(os.path.abspath(entry), *parts) for entry in sys.path]
+    return [path for base in bases for path in (base, base + ".py") if os.path.exists(path)]
 
 
 def pth_files() -> list[list[str]]:
@@ -59,8 +73,8 @@ def pth_files() -> list[list[str]]:
     lines = []
     for folder in dict.fromkeys(entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))):
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            if name.endswith(".pth"):
-                path = os.path.join(folder, name)
+            path = os.path.join(folder, name)
+            if name.endswith(".pth") and os.access(path, os.R_OK) and os.path.isfile(path):
                 with open(path, encoding="utf-8", errors="replace") as stream:
                     lines += [[path, line.strip()] for line in stream if line.strip() and not line.startswith("#")]
     return lines

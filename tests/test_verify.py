@@ -90,7 +90,7 @@ def test_a_package_earlier_on_the_path_is_named(python: str, trees: dict[str, Pa
     other = write(tmp_path / "other", {"sglang/__init__.py": ""})
     (fault,) = faults(python, trees, other)
     assert fault.startswith(f"sglang should come from SGLang, {trees['sglang']}, but resolves to {other}/sglang")
-    assert f"the path entry {other} has one of that name and comes first" in fault
+    assert f"the path entry {other} comes first: rename or remove what it has of that name" in fault
 
 
 def test_a_folder_without_init_earlier_on_the_path_is_named(
@@ -99,7 +99,7 @@ def test_a_folder_without_init_earlier_on_the_path_is_named(
     other = write(tmp_path / "other", {"megatron/core/parallel.py": "", "megatron/core/__init__.py": ""})
     (fault,) = faults(python, trees, other)
     assert fault.startswith("megatron.core should come from Megatron-LM")
-    assert f"resolves to {other}/megatron/core" in fault
+    assert f"resolves to {other}/megatron/core/__init__.py; the path entry" in fault
     assert "megatron.training" not in fault
 
 
@@ -114,7 +114,8 @@ def test_a_regular_package_beats_the_namespace(python: str, trees: dict[str, Pat
     found = faults(python, trees)
     assert len(found) == 2
     assert "a package of that name is installed: uninstall it" in found[0]
-    assert "there is no `megatron.training` anywhere" in found[1]
+    assert "but megatron hides it: it resolves to" in found[1]
+    assert "there is no" not in found[1]
 
 
 def test_a_pth_file_that_puts_a_tree_first_is_named(python: str, trees: dict[str, Path], tmp_path: Path) -> None:
@@ -145,7 +146,8 @@ def install():
     pth = "import __editable___sglang_finder; __editable___sglang_finder.install(); print('noise')\n"
     write(site_packages(python), {"__editable___sglang_finder.py": hook, "__editable__.sglang.pth": pth})
     (fault,) = faults(python, trees)
-    assert "the import hook of an editable install (__editable___sglang_finder.EditableFinder)" in fault
+    assert "the import hook of an editable install (__editable___sglang_finder.EditableFinder), which " in fault
+    assert "__editable__.sglang.pth installs" in fault
     assert "uninstall that package" in fault
 
 
@@ -180,3 +182,43 @@ def test_an_interpreter_that_does_not_answer_is_infrastructure(
 
 def test_safe_path_of_the_environment_does_not_matter(python: str, trees: dict[str, Path]) -> None:
     assert check(python, trees, PYTHONSAFEPATH="1")
+
+
+def test_a_bare_folder_counts_as_one_where_the_tree_has_no_init_either(
+    python: str, trees: dict[str, Path], tmp_path: Path
+) -> None:
+    (trees["megatron"] / "megatron/core/__init__.py").unlink()
+    assert check(python, trees)["megatron.core"] == str(trees["megatron"] / "megatron/core")
+    other = write(tmp_path / "other", {"megatron/core/parallel.py": ""})
+    (fault,) = faults(python, trees, other)
+    assert f"resolves to {other}/megatron/core (a folder without __init__.py); the path entry" in fault
+
+
+def test_what_a_shadow_hides_is_not_said_to_be_missing(python: str, trees: dict[str, Path], tmp_path: Path) -> None:
+    other = write(tmp_path / "other", {"megatron/__init__.py": ""})
+    found = faults(python, trees, other)
+    assert [fault.partition(" ")[0] for fault in found] == ["megatron.core", "megatron.training"]
+    for fault in found:
+        assert f"but megatron hides it: it resolves to {other}/megatron/__init__.py; the path entry" in fault
+
+
+def test_what_is_built_in_is_not_the_tree(python: str, trees: dict[str, Path]) -> None:
+    wanted = Expected(module="sys", root=str(trees["miles"]), owner="the workspace")
+    with pytest.raises(Problems, match=r"sys should come from the workspace.*\(built in\)"):
+        verify(python, [wanted], env={}, cwd=str(trees["miles"]))
+
+
+def test_files_that_cannot_be_read_as_pth_do_not_matter(python: str, trees: dict[str, Path], tmp_path: Path) -> None:
+    (site_packages(python) / "folder.pth").mkdir()
+    (site_packages(python) / "dangling.pth").symlink_to(tmp_path / "nowhere")
+    assert check(python, trees)
+
+
+def test_the_path_of_the_answer_is_not_relative_to_us(
+    python: str, trees: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wanted = Expected(module="sglang", root=str(trees["sglang"]), owner="SGLang")
+    relative = os.path.relpath(trees["sglang"], trees["miles"])
+    answer = verify(python, [wanted], env={"PYTHONPATH": relative}, cwd=str(trees["miles"]))
+    assert answer["sglang"] == str(trees["sglang"] / "sglang/__init__.py")
