@@ -19,7 +19,7 @@ UNSATISFIABLE = "we can conclude that your requirements are unsatisfiable."
         (f"  cause: Because there is no version of alpha==9 and you require alpha==9, {UNSATISFIABLE}", "alpha", False),
         (
             (
-                "  cause: Because only beta==1.0 is available and all versions of uses depend on beta>=2, so that "  # noqa: E501 - a line as the installer prints it
+                "  cause: Because only beta==1.0 is available and all versions of uses depend on beta>=2, we can conclude "
                 f"that all versions of uses cannot be used.\n         And because you require uses, {UNSATISFIABLE}"
             ),
             "beta",
@@ -27,15 +27,15 @@ UNSATISFIABLE = "we can conclude that your requirements are unsatisfiable."
         ),
         (
             (
-                "  cause: Because plat==1.0 has no wheels with a matching platform tag (e.g., `linux_x86_64`) and "  # noqa: E501 - a line as the installer prints it
-                "all versions of usesplat depend on plat==1.0, we can conclude that they cannot be used."  # noqa: E501 - a line as the installer prints it
+                "  cause: Because plat==1.0 has no wheels with a matching platform tag (e.g., `manylinux_2_36_x86_64`) and "
+                "all versions of usesplat depend on plat==1.0, we can conclude that all versions of usesplat cannot be used."
             ),
             "plat",
             False,
         ),
         (
             (
-                "  cause: Because all versions of alpha depend on beta>=2 and you require alpha==1.0, so that "  # noqa: E501 - a line as the installer prints it
+                "  cause: Because all versions of alpha depend on beta>=2 and you require alpha==1.0, we can conclude that "
                 f"you require beta>=2.\n         And because you require beta==1.0, {UNSATISFIABLE}"
             ),
             "beta",
@@ -63,7 +63,7 @@ UNSATISFIABLE = "we can conclude that your requirements are unsatisfiable."
         ),
         (
             (
-                "ERROR: Hashes are required in --require-hashes mode, but they are missing from some. Here is\n"  # noqa: E501 - a line as the installer prints it
+                "ERROR: Hashes are required in --require-hashes mode, but they are missing from some requirements. Here is\n"
                 "    alpha==1.0 --hash=sha256:ed5b\n"
             ),
             "alpha",
@@ -71,7 +71,7 @@ UNSATISFIABLE = "we can conclude that your requirements are unsatisfiable."
         ),
         (
             (
-                "ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These:\n"  # noqa: E501 - a line as the installer prints it
+                "ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:\n"
                 "    beta from https://index.invalid/beta-1.0-py3-none-any.whl (from alpha==1.0->-r r.txt (line 1))\n"
             ),
             "beta",
