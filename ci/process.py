@@ -81,6 +81,13 @@ def signal_session(child: subprocess.Popen[bytes], number: signal.Signals) -> No
             os.killpg(child.pid, number)
 
 
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """Where descendants cannot be followed (not on Linux), end what stayed in the process group of an ended child."""
+    if not is_linux() and child.pid != os.getpgrp():
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
 def children() -> frozenset[int]:
     """Direct children of this process, zombies included."""
     return frozenset(_children_of("self"))

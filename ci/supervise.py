@@ -103,6 +103,7 @@ class Supervisor:
         try:
             self._follow(child, tick, limit)
             code = child.wait()
+            process.end_group(child)
             # before the pipe is drained: a grandchild may hold it open
             self._reap()
             self._drain(child)

@@ -160,3 +160,16 @@ def test_the_child_dies_with_a_killed_runner(tmp_path: Path) -> None:
     runner.kill()
     runner.wait()
     wait_for(lambda: not alive(pids_in(pids)[0]))
+
+
+def test_where_descendants_cannot_be_followed_the_group_is_ended(tmp_path: Path) -> None:
+    code = f"""
+import os, subprocess, sys
+from ci import process
+process.is_linux = lambda: False
+child = process.start(["sh", "-c", "sleep 60 & echo $! > {tmp_path}/pids"], cwd=".", env=dict(os.environ))
+child.wait()
+process.end_group(child)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, timeout=60, check=True)
+    wait_for(lambda: not alive(pids_in(tmp_path / "pids")[0]))
