@@ -42,6 +42,7 @@ def policy(given: Mapping[str, Any]) -> int:
 def refs(given: Mapping[str, Any]) -> int:
     """Print the ref of each dependency, its origin, and the commit that it resolves to now."""
     from ci.run_sources import resolve_decision
+    from ci.sources import show_url
 
     workspace, inventory, facts = _read(given)
     decided = decide_refs(facts.refs, inventory, _backend(given, inventory))
@@ -57,7 +58,7 @@ def refs(given: Mapping[str, Any]) -> int:
                 "origin": decision.origin,
                 "detail": decision.detail,
                 "commit": found.commit,
-                "repository": found.url,
+                "repository": show_url(found.url) if found.url else None,
             }
         )
     if _json(given):

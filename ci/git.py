@@ -5,20 +5,28 @@ options, and configuration given per call, so that nothing of the person's is wr
 """
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from ci.errors import InfrastructureError
 from ci.locks import held_handles
 from ci.text import show
 
 _TIMEOUT = 1800.0
+_LIST_TIMEOUT = 120.0
+_FATAL = 128  # git's own "it cannot be done"; not there, killed and timed out have other codes
+_GRACE = 3.0  # for git to remove its own lock files and half-made worktree
 _KEPT = ("GIT_SSH", "GIT_SSL", "GIT_ALLOW_PROTOCOL", "GIT_PROXY", "GIT_HTTP", "GIT_TRACE", "GIT_CONFIG_NOSYSTEM")
 _CONFIG = (
     ("safe.directory", "*"),  # in a container the checkout belongs to another user
     ("core.hooksPath", os.devnull),
     ("core.fsmonitor", "false"),
     ("core.symlinks", "true"),
+    ("core.autocrlf", "false"),  # a tree in the cache holds the bytes of the commit, whoever made it
+    ("core.eol", "lf"),
     ("core.quotePath", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
@@ -27,7 +35,7 @@ _CONFIG = (
 )
 
 
-class GitError(Exception):
+class GitError(InfrastructureError):
     """git ended with an error. ``last`` is the last line that it said, safe to show."""
 
     def __init__(self, command: str, code: int, stderr: str) -> None:
@@ -60,38 +68,71 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _git(*arguments: str, cwd: Path | None = None, extra: Mapping[str, str] | None = None) -> str:
-    """Run git; its stdout. The child ends with us: on Ctrl-C ``run`` kills it and waits for it.
+def _git(
+    command: str,
+    *arguments: str,
+    repository: Path | None = None,
+    cwd: Path | None = None,
+    options: Iterable[str] = (),
+    extra: Mapping[str, str] | None = None,
+    timeout: float = _TIMEOUT,
+) -> str:
+    """Run git on a bare ``repository``, or on the checkout whose top is ``cwd``; its stdout.
+
+    Neither is searched for further up: a cache that lies in somebody's checkout, and is damaged, must not
+    lead git to that checkout.
 
     Raises:
-        GitError: a non-zero exit, or no end in half an hour.
+        GitError: a non-zero exit, or no end within ``timeout`` seconds.
     """
+    where = [] if repository is None else [f"--git-dir={repository}"]
+    ceiling = {} if cwd is None else {"GIT_CEILING_DIRECTORIES": str(cwd.absolute().parent)}
     try:
-        ran = subprocess.run(
-            ["git", *arguments],
+        process = subprocess.Popen(
+            ["git", *where, *options, command, *arguments],
             cwd=cwd,
-            env=environment(os.environ) | dict(extra or {}),
+            env=environment(os.environ) | ceiling | dict(extra or {}),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
             errors="surrogateescape",
-            timeout=_TIMEOUT,
             pass_fds=held_handles(),
-            check=False,
+            # no terminal to prompt on, and a group that can be ended with git's own helpers
+            start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise GitError(arguments[0], 127, "git is not installed") from error
-    except subprocess.TimeoutExpired as error:
-        raise GitError(arguments[0], 124, f"no end after {_TIMEOUT:.0f} s") from error
-    if ran.returncode:
-        raise GitError(arguments[0], ran.returncode, ran.stderr)
-    return ran.stdout
+        raise GitError(command, 127, "git is not installed") from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            _end(process)
+            raise GitError(command, 124, f"no end after {timeout:.0f} s") from error
+        except BaseException:
+            _end(process)
+            raise
+    if process.returncode:
+        raise GitError(command, process.returncode, stderr)
+    return stdout
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End git and its helpers, which do not notice its death while a server is silent; git tidies up first."""
+    try:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _upload_pack(url: str) -> tuple[str, ...]:
     """Git drops per-call configuration for the other end, which then refuses a local repository of another user."""
-    return ("--upload-pack=git -c safe.directory=* upload-pack",) if os.path.isdir(url) else ()
+    return ("--upload-pack=git -c safe.directory=* upload-pack",) if os.path.isdir(url.removeprefix("file://")) else ()
 
 
 def list_remote(url: str, names: Iterable[str]) -> dict[str, str]:
@@ -101,7 +142,8 @@ def list_remote(url: str, names: Iterable[str]) -> dict[str, str]:
     filtered by whole names.
     """
     wanted = {full for name in names for full in (name, f"{name}^{{}}")}
-    lines = _git("ls-remote", "--quiet", *_upload_pack(url), "--", url, *sorted(wanted)).splitlines()
+    listed = _git("ls-remote", "--quiet", *_upload_pack(url), "--", url, *sorted(wanted), timeout=_LIST_TIMEOUT)
+    lines = listed.splitlines()
     pairs = [line.split("\t", 1) for line in lines if "\t" in line]
     return {name: commit for commit, name in pairs if name in wanted}
 
@@ -114,7 +156,7 @@ def init_bare(folder: Path) -> None:
 def has_commit(repository: Path, commit: str) -> bool:
     """Whether the commit and its tree are there."""
     try:
-        _git("cat-file", "-e", f"{commit}^{{tree}}", cwd=repository)
+        _git("cat-file", "-e", f"{commit}^{{tree}}", repository=repository)
     except GitError:
         return False
     return True
@@ -124,7 +166,7 @@ def ref_commit(repository: Path, name: str) -> str | None:
     """The commit that a full name stands for in a local repository, or None."""
     try:
         return _git(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", cwd=repository
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", repository=repository
         ).strip()
     except GitError:
         return None
@@ -135,26 +177,33 @@ def fetch(repository: Path, url: str, source: str, target: str) -> None:
     _git(
         *("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--force"),
         *(*_upload_pack(url), "--", url, f"{source}:{target}"),
-        cwd=repository,
+        repository=repository,
     )
 
 
 def add_worktree(repository: Path, folder: Path, commit: str) -> None:
     """Check a commit out into a new folder; forgets worktrees whose folder is gone first."""
-    _git("worktree", "prune", cwd=repository)
-    _git("worktree", "add", "--quiet", "--force", "--detach", "--", str(folder), commit, cwd=repository)
-
-
-def prune_worktrees(repository: Path) -> None:
-    """Forget worktrees whose folder is gone."""
-    _git("worktree", "prune", cwd=repository)
+    _git("worktree", "prune", repository=repository)
+    # forced twice: a killed git leaves the worktree that it was making locked
+    _git(
+        *("worktree", "add", "--quiet", "--force", "--force", "--detach", "--", str(folder), commit),
+        repository=repository,
+    )
 
 
 def head_commit(folder: Path) -> str | None:
-    """The commit that a checkout is on, or None if ``folder`` is not the top of one."""
+    """The commit that a checkout is on, or None if ``folder`` is not the top of one.
+
+    Raises:
+        GitError: git did not come to an answer.
+    """
     try:
         top, commit = _git("rev-parse", "--show-toplevel", "HEAD", cwd=folder).splitlines()
-    except (GitError, ValueError):
+    except ValueError:
+        return None
+    except GitError as error:
+        if error.code != _FATAL:
+            raise
         return None
     return commit if Path(top).resolve() == folder.resolve() else None
 
@@ -191,29 +240,15 @@ def commit_tree(repository: Path, folder: Path, *, parent: str | None, message: 
         "GIT_DIR": str(repository),
         "GIT_WORK_TREE": str(folder),
     }
-    _git(
-        "-c",
-        "core.excludesFile=",
-        "-c",
-        "core.autocrlf=false",
-        "add",
-        "--all",
-        "--force",
-        "--",
-        ".",
-        cwd=folder,
-        extra=identity,
-    )
+    _git("add", "--all", "--force", "--", ".", options=("-c", "core.excludesFile="), cwd=folder, extra=identity)
     tree = _git("write-tree", cwd=folder, extra=identity).strip()
     parents = ["-p", parent] if parent else []
-    commit = _git(
-        "-c", "commit.gpgSign=false", "commit-tree", *parents, "-m", message, tree, cwd=folder, extra=identity
-    )
-    _git("update-ref", branch, commit.strip(), cwd=repository)
+    commit = _git("commit-tree", *parents, "-m", message, tree, cwd=folder, extra=identity)
+    _git("update-ref", branch, commit.strip(), repository=repository)
     (repository / "index.new").unlink(missing_ok=True)
     return commit.strip()
 
 
 def set_head(repository: Path, branch: str) -> None:
     """Make ``branch`` (a full name) the default branch of a bare repository."""
-    _git("symbolic-ref", "--", "HEAD", branch, cwd=repository)
+    _git("symbolic-ref", "--", "HEAD", branch, repository=repository)

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ci import git
 from ci.inventory import Dependency
 
 _PULL_REQUEST = 72
+_STALE = 3600.0
 _LINE = "PULL_REQUEST = None\n"
 
 
@@ -31,6 +33,7 @@ def _repository(dependency: Dependency, tree: Path, home: Path) -> Path:
     if repository.is_dir():
         return repository
     repository.parent.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(repository.parent)
     with tempfile.TemporaryDirectory(dir=repository.parent, prefix=".new-") as folder:
         fresh, copy = Path(folder) / "repository.git", Path(folder) / "tree"
         git.init_bare(fresh)
@@ -48,6 +51,13 @@ def _repository(dependency: Dependency, tree: Path, home: Path) -> Path:
             if not repository.is_dir():
                 raise
     return repository
+
+
+def _clear_leftovers(folder: Path) -> None:
+    """Remove what a killed run left; a young one may be a living run's."""
+    for leftover in folder.glob(".new-*"):
+        if time.time() - leftover.stat().st_mtime > _STALE:
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _apply_pull_request(tree: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lock files that a killed git left in a repository of the cache."""
+"""Lock files and half-written packs that a killed git left in a repository of the cache."""
 
 import os
 import pwd
@@ -12,15 +12,15 @@ from ci.errors import InfrastructureError
 from ci.text import show
 
 
-def mend_stale_locks(repository: Path) -> None:
-    """Remove git's ``*.lock`` files that nobody alive holds, each named with age and owner.
+def clear_stale_files(repository: Path) -> None:
+    """Remove git's ``*.lock`` and ``tmp_*`` files that nobody alive holds, each named with age and owner.
 
     The caller holds our own lock, so only a git that somebody started by hand in the cache could hold one.
 
     Raises:
         InfrastructureError: a living process works in the repository; it is named.
     """
-    locks = [path for path in repository.rglob("*.lock") if path.is_file()]
+    locks = [path for pattern in ("*.lock", "objects/**/tmp_*") for path in repository.rglob(pattern) if path.is_file()]
     if not locks:
         return
     if user := next(_users(repository, locks), None):
@@ -31,7 +31,7 @@ def mend_stale_locks(repository: Path) -> None:
         with suppress(FileNotFoundError):
             status = lock.stat()
             age = time.time() - status.st_mtime
-            say(f"sources: removing a lock nobody holds: {show(lock)} ({age:.0f} s, of {_owner(status.st_uid)})")
+            say(f"sources: removing what a killed git left: {show(lock)} ({age:.0f} s, of {_owner(status.st_uid)})")
             lock.unlink()
 
 
@@ -44,9 +44,16 @@ def _users(repository: Path, locks: list[Path]) -> Iterator[str]:
             continue
         with suppress(OSError):
             working = os.readlink(process / "cwd")
-            opened = {os.readlink(handle) for handle in (process / "fd").iterdir()}
+            opened = set(_links(process / "fd"))
             if working == inside or working.startswith(f"{inside}/") or names & opened:
                 yield f"process {process.name} ({_command(process)})"
+
+
+def _links(folder: Path) -> Iterator[str]:
+    for handle in folder.iterdir():
+        # one that was closed meanwhile must not hide the others
+        with suppress(OSError):
+            yield os.readlink(handle)
 
 
 def _command(process: Path) -> str:

@@ -125,7 +125,7 @@ def _run(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup
 def _run_tests(  # noqa: PLR0917 - all of them are needed, and each is of a type of its own
     options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path, stop: Stop
 ) -> SuiteOutcome:
-    commit = git.head_commit(workspace.root) or "unknown"
+    commit = _head(workspace)
     environment = compose(
         os.environ,
         workspace=str(workspace.root),
@@ -151,6 +151,14 @@ def _run_tests(  # noqa: PLR0917 - all of them are needed, and each is of a type
         grace=options.grace,
     )
     return run_cpu(run, Output(), stop)
+
+
+def _head(workspace: Workspace) -> str:
+    """The workspace's commit; a tree that is no checkout, or no git to ask, is no reason not to run."""
+    try:
+        return git.head_commit(workspace.root) or "unknown"
+    except git.GitError:
+        return "unknown"
 
 
 def _script_run(  # noqa: PLR0917 - all of them are needed, and each is of a type of its own

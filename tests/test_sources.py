@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -203,10 +204,7 @@ def test_a_damaged_repository_is_fetched_anew(remote: Path, cache: Path, capsys:
     get(remote, cache, "main")
     newer = commit(remote, {"python/sglang/__init__.py": "VERSION = 4\n"})
     bare = cache / "sources/sglang/repo.git"
-    for file in (bare / "objects").rglob("*"):
-        if file.is_file():
-            file.chmod(0o600)
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    truncate_objects(bare)
     tree = get(remote, cache, "main")
     assert tree.commit == newer
     assert (Path(tree.root) / "sglang/__init__.py").read_text() == "VERSION = 4\n"
@@ -369,3 +367,144 @@ def test_errors_are_two_lines_at_most(remote: Path, cache: Path, ref: str) -> No
     with pytest.raises(CiError) as error:
         get(remote, cache, ref)
     assert len(str(error.value).splitlines()) == 2
+
+
+def truncate_objects(repository: Path) -> None:
+    for file in (repository / "objects").rglob("*"):
+        if file.is_file():
+            file.chmod(0o600)
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def descendants(pid: int) -> list[int]:
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()
+    ]
+    return [found for child in children for found in (child, *descendants(child))]
+
+
+def kill_all(run: subprocess.Popen[str]) -> None:
+    """As a machine that loses power: the run, its git and git's helpers, without a word."""
+    for pid in [run.pid, *descendants(run.pid)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    run.communicate()
+
+
+@pytest.fixture
+def slow_checkout(remote: Path, tmp_path: Path) -> dict[str, str]:
+    """Checking out ``remote`` takes long after its first files; what a run needs to see that."""
+    home = tmp_path / "slow-home"
+    home.mkdir()
+    smudge = f"touch {tmp_path}/began; sleep 30; cat"
+    (home / ".gitconfig").write_text(f'[filter "slow"]\n\tsmudge = "{smudge}"\n')
+    commit(remote, {".gitattributes": "z filter=slow\n", "z": "z"})
+    return {"HOME": str(home)}
+
+
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+def test_a_checkout_that_was_ended_midway_is_made_again(
+    remote: Path, cache: Path, tmp_path: Path, slow_checkout: dict[str, str], end: str
+) -> None:
+    run = obtaining(remote, cache, **slow_checkout)
+    wait_for((tmp_path / "began").exists)
+    if end == "kill":
+        kill_all(run)
+    else:
+        run.terminate()
+        run.communicate(timeout=10)
+    tree = get(remote, cache, "main")
+    assert (Path(tree.repository) / "z").read_text() == "z"
+
+
+def test_a_fetch_that_was_killed_midway_leaves_no_half_pack(remote: Path, cache: Path, tmp_path: Path) -> None:
+    home = tmp_path / "slow-home"
+    home.mkdir()
+    hook = home / "hook"
+    hook.write_text(f'#!/bin/sh\n"$@" | head -c 20000; touch {tmp_path}/began; sleep 30\n')
+    hook.chmod(0o755)
+    (home / ".gitconfig").write_text(f"[uploadpack]\n\tpackObjectsHook = {hook}\n")
+    commit(remote, {f"many/{number}": os.urandom(200).hex() for number in range(200)})
+    run = obtaining(remote, cache, HOME=str(home))
+    wait_for(lambda: (tmp_path / "began").exists() and list((cache / "sources/sglang").rglob("tmp_pack_*")))
+    kill_all(run)
+    get(remote, cache, "main")
+    assert list((cache / "sources").rglob("tmp_*")) == []
+
+
+def test_objects_without_their_ref_are_no_fetched_commit(
+    remote: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    get(remote, cache, "main")
+    newer = commit(remote, {"a": "a"})
+    for thing in (newer, git(remote, "rev-parse", f"{newer}^{{tree}}")):
+        part = Path("objects", thing[:2], thing[2:])
+        (cache / "sources/sglang/repo.git" / part).parent.mkdir(exist_ok=True)
+        shutil.copy(remote / ".git" / part, cache / "sources/sglang/repo.git" / part)
+    assert get(remote, cache, "main").commit == newer
+    assert "damaged" not in capsys.readouterr().err
+
+
+def test_a_damaged_repository_costs_no_run_of_a_commit_fetched_before(remote: Path, cache: Path) -> None:
+    first = get(remote, cache, "main")
+    assert first.commit is not None
+    shutil.rmtree(cache / "sources/sglang/repo.git")
+    (Path(first.root) / "mine.py").write_text("x = 1\n")
+    assert get(remote, cache, first.commit).root == first.root
+    # git could not say what was edited in it, so it is kept
+    (kept,) = (cache / "sources/sglang/aside").iterdir()
+    assert (kept / "python/mine.py").exists()
+
+
+def test_a_tree_moved_to_another_commit_is_not_taken_for_its_own(remote: Path, cache: Path) -> None:
+    tree = get(remote, cache, "main")
+    commit(Path(tree.repository), {"python/sglang/__init__.py": "VERSION = 'mine'\n"})
+    assert (Path(get(remote, cache, "main").root) / "sglang/__init__.py").read_text() == "VERSION = 1\n"
+    (kept,) = (cache / "sources/sglang/aside").iterdir()
+    assert (kept / "python/sglang/__init__.py").read_text() == "VERSION = 'mine'\n"
+
+
+def test_damage_at_the_other_end_leaves_our_repository_alone(remote: Path, cache: Path) -> None:
+    known = get(remote, cache, "main").commit
+    commit(remote, {"z": "zz"})
+    blob = git(remote, "rev-parse", "HEAD:z")
+    (remote / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(InfrastructureError, match="does not answer"):
+        get(remote, cache, "main")
+    bare = cache / "sources/sglang/repo.git"
+    assert git(bare, "for-each-ref", "--format=%(refname)") == f"refs/ci/{known}"
+
+
+@pytest.mark.parametrize("thing", ["v1", "HEAD^{tree}", "HEAD:python/sglang/__init__.py"])
+def test_a_hash_of_something_else_is_no_commit(remote: Path, cache: Path, thing: str) -> None:
+    git(remote, "tag", "-a", "v1", "-m", "one")
+    with pytest.raises(UsageError, match="is not a commit of"):
+        get(remote, cache, git(remote, "rev-parse", thing))
+
+
+def test_a_token_in_an_address_is_not_shown_or_kept(cache: Path) -> None:
+    environ = {"CI_SGLANG_REPO": "https://user:s3cret@localhost.invalid/x.git"}
+    with pytest.raises(InfrastructureError) as error:
+        obtain(dependency(), parse_ref("main"), environ=environ, cache=cache)
+    assert "https://localhost.invalid/x.git" in str(error.value)
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize("folder", ["~nobody-of-this-name/x", "/" + "x" * 5000])
+def test_a_folder_that_cannot_be_is_wrong_input(remote: Path, cache: Path, folder: str) -> None:
+    with pytest.raises(UsageError, match="has no python/sglang/"):
+        get(remote, cache, f"path:{folder}")
+
+
+def test_a_cache_that_cannot_be_used_is_said(remote: Path, cache: Path) -> None:
+    cache.write_text("")
+    with pytest.raises(InfrastructureError, match="cannot be used"):
+        get(remote, cache, "main")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_address_of_another_users_repository_works(remote: Path, cache: Path) -> None:
+    for path in (remote, *remote.rglob("*")):
+        os.chown(path, 12345, 12345)
+    environ = {"CI_SGLANG_REPO": f"file://{remote}"}
+    assert obtain(dependency(), parse_ref("main"), environ=environ, cache=cache).commit
