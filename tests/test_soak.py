@@ -55,8 +55,11 @@ def test_x():
 """
         ran = start(folder, {"test_a.py": source, "test_b.py": "def test_y(): ...\n"}, "--grace", "1")
         time.sleep(chance.uniform(0.15, 1.2))
-        ran.process.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
-        assert ran.process.wait(30) in {0, 130}
+        asked = chance.choice([signal.SIGINT, signal.SIGTERM])
+        ran.process.send_signal(asked)
+        code = ran.process.wait(30)
+        # while the interpreter itself starts, it dies by the signal, and nothing has been started yet
+        assert code in {0, 130} or (code == -asked and not noted.exists()), code
         assert not [pid for pid in pids_in(noted) if alive(pid)], number
         os.sync()
 
