@@ -37,6 +37,10 @@ def guarded(command: Callable[[], int]) -> int:
         # own flush at exit from complaining
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
+    finally:
+        # all is said and done; a signal while the interpreter shuts down would only change the exit code
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
