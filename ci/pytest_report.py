@@ -6,9 +6,13 @@ it, and takes its own folder off the path before anything else: tests see exactl
     python pytest_report.py JOB     JOB: a JSON file with "args" (for pytest), "report" (a file to append to)
 """
 
+from __future__ import annotations
+
+import importlib.util
 import json
 import os
 import sys
+from collections.abc import Generator
 from typing import IO, Any
 
 TAIL = 8000
@@ -19,9 +23,12 @@ class Recorder:
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
+        self._pid = os.getpid()
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one event."""
+        """Append one event; a child that a test forked and that goes on as a second pytest has no say."""
+        if os.getpid() != self._pid:
+            return
         self._stream.write(json.dumps({"event": event, **fields}) + "\n")
         self._stream.flush()
 
@@ -33,9 +40,19 @@ class Recorder:
             self.write("collecting", file=collector.nodeid)
 
     def pytest_collectreport(self, report: Any) -> None:
-        """A file or class was collected; told when that failed or was skipped."""
-        if report.outcome != "passed":
+        """A file or class was collected. Of a class only a fault is told; of a file also that it went well."""
+        if report.outcome != "passed" or "::" not in report.nodeid:
             self.write("collect", file=report.nodeid, outcome=report.outcome, text=_tail(report))
+
+    def pytest_make_collect_report(self, collector: Any) -> Generator[None, Any, None]:
+        """A file that leaves the interpreter while it is imported costs itself, not the whole collection."""
+        import pytest
+
+        outcome = yield
+        if outcome.excinfo is not None and issubclass(outcome.excinfo[0], SystemExit):
+            text = f"SystemExit: {outcome.excinfo[1]}\nthe file calls sys.exit() while it is imported"
+            report = pytest.CollectReport(nodeid=collector.nodeid, outcome="failed", longrepr=text, result=[])
+            outcome.force_result(report)
 
     def pytest_collection_finish(self, session: Any) -> None:
         """All is collected; the number of tests by file."""
@@ -48,19 +65,19 @@ class Recorder:
     def _collected(self, ids: list[str]) -> None:
         counts: dict[str, int] = {}
         for nodeid in ids:
-            file = nodeid.partition("::")[0]
+            file = _file(nodeid)
             counts[file] = counts.get(file, 0) + 1
         self.write("collected", counts=counts)
 
-    def pytest_runtest_logstart(self, nodeid: str, location: tuple[str, int | None, str]) -> None:
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""
-        self.write("start", file=location[0], test=nodeid)
+        self.write("start", file=_file(nodeid), test=nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """A phase of a test ended."""
         self.write(
             "report",
-            file=report.location[0],
+            file=_file(report.nodeid),
             test=report.nodeid,
             when=report.when,
             outcome=report.outcome,
@@ -68,6 +85,11 @@ class Recorder:
             xfail=hasattr(report, "wasxfail"),
             text=_tail(report) if report.outcome != "passed" else "",
         )
+
+
+def _file(nodeid: str) -> str:
+    # not the location: an inherited test is located in the file of its base class
+    return nodeid.partition("::")[0]
 
 
 def _tail(report: Any) -> str:
@@ -89,13 +111,12 @@ def main() -> int:
         except ImportError as error:
             recorder.write("unusable", text=str(error))
             return 3
-        if "-n" in job["args"]:
-            try:
-                import xdist  # noqa: F401
-            except ImportError:
-                recorder.write("unusable", text="pytest-xdist is not installed, and --parallel needs it")
-                return 3
+        # looked for, not imported: pytest warns of plugins that were imported before it could rewrite them
+        if "-n" in job["args"] and importlib.util.find_spec("xdist") is None:
+            recorder.write("unusable", text="pytest-xdist is not installed, and --parallel needs it")
+            return 3
         pytest.hookimpl(optionalhook=True)(Recorder.pytest_xdist_node_collection_finished)
+        pytest.hookimpl(hookwrapper=True, tryfirst=True)(Recorder.pytest_make_collect_report)
         code = int(pytest.main(job["args"], plugins=[recorder]))
         recorder.write("exit", code=code)
         return code

@@ -3,12 +3,13 @@
 ``results.json``, schema 1: ``schema``, ``facts`` (suite, backend, partition, cadence, policy, refs, python,
 left_out, …), ``exit_code``, ``interrupted``, ``duration`` (s), ``files`` (each with ``file``, ``verdict``,
 ``duration``, ``tests`` by outcome, ``reason``, ``tail``, and ``attempts``: see ``Attempt``; only files that are
-run as scripts have them), ``reaped`` (``pid``, ``command``, ``age``), ``infrastructure`` (null, or why not all ran).
+run as scripts have them), ``reaped`` (``pid``, ``command``, ``age``), ``infrastructure`` (null, or why not all ran),
+``fault`` (null, or how pytest failed although no file did).
 """
 
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -102,7 +103,8 @@ class FileResult:
 class SuiteOutcome:
     """A whole run of one suite or partition; ``duration`` in seconds.
 
-    ``infrastructure``: why the rest of it could not be run here, which is no fault of a test.
+    ``infrastructure``: why the rest of it could not be run here, which is no fault of a test; ``fault``: how
+    pytest itself failed although no file did, as by a crash while the interpreter ended.
     """
 
     files: tuple[FileResult, ...]
@@ -110,6 +112,7 @@ class SuiteOutcome:
     interrupted: bool = False
     reaped: tuple[Reaped, ...] = field(default=())
     infrastructure: str | None = None
+    fault: str | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -117,7 +120,7 @@ class SuiteOutcome:
         if self.interrupted:
             return ExitCode.INTERRUPTED
         verdicts = {result.verdict for result in self.files}
-        if verdicts & {Verdict.FAILED, Verdict.ERROR}:
+        if self.fault is not None or verdicts & {Verdict.FAILED, Verdict.ERROR}:
             return ExitCode.FAILED
         if self.infrastructure is not None:
             return ExitCode.INFRASTRUCTURE
@@ -143,6 +146,7 @@ def results_json(outcome: SuiteOutcome, facts: Mapping[str, object]) -> str:
         "interrupted": outcome.interrupted,
         "covers_nothing": outcome.covers_nothing,
         "infrastructure": outcome.infrastructure,
+        "fault": outcome.fault,
         "duration": round(outcome.duration, 3),
         "files": [
             {
@@ -170,7 +174,7 @@ def write_results(folder: Path, outcome: SuiteOutcome, facts: Mapping[str, objec
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace_bytes(folder / "results.json", results_json(outcome, facts).encode())
-        replace_bytes(folder / "junit.xml", junit_xml(title, _suites(outcome.files)))
+        replace_bytes(folder / "junit.xml", junit_xml(title, _suites(outcome)))
     except OSError as error:
         raise InfrastructureError(
             f"the results cannot be written to {show(folder)}: {show(error.strerror or error)}",
@@ -178,15 +182,17 @@ def write_results(folder: Path, outcome: SuiteOutcome, facts: Mapping[str, objec
         ) from error
 
 
-def _suites(files: Sequence[FileResult]) -> list[tuple[str, float, list[tuple[str, float, str, str]]]]:
+def _suites(outcome: SuiteOutcome) -> list[tuple[str, float, list[tuple[str, float, str, str]]]]:
     """Suites of (test, seconds, outcome, text); a file that never got to a test stands as one test of its own."""
     alone = {Verdict.EMPTY: "skipped", Verdict.NOT_RUN: "skipped", Verdict.FAILED: "failed", Verdict.ERROR: "error"}
     suites = []
-    for result in files:
+    for result in outcome.files:
         tests = [(test.name, test.duration, test.outcome, test.text) for test in result.tests]
         red = any(test.outcome in {"failed", "error"} for test in result.tests)
         if result.verdict in alone and not (tests and red):
             text = "\n".join(part for part in (result.reason, result.tail) if part)
             tests.append((f"({result.verdict})", result.duration, alone[result.verdict], text))
         suites.append((result.file, result.duration, tests))
+    if outcome.fault is not None:
+        suites.append(("pytest", 0.0, [("(its end)", 0.0, "error", outcome.fault)]))
     return suites

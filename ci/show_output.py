@@ -16,6 +16,8 @@ _ESCAPES = re.compile(
     rb"\x1b\[[0-9;:]*m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]?"
     rb"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]"
 )
+# the same controls as single characters, which terminals also obey; only visible after decoding
+_C1 = re.compile("[\x80-\x9f]")
 
 
 class Output:
@@ -71,6 +73,9 @@ class Output:
 
     def _extend(self, data: bytes) -> None:
         # a progress bar redraws its line: what stood before the last carriage return is not to be seen
+        if self._partial.endswith(b"\r") and data.strip(b"\r"):
+            self._partial.clear()
+            self._dropped = 0
         if (last := data.rstrip(b"\r").rfind(b"\r")) >= 0:
             self._partial.clear()
             self._dropped = 0
@@ -96,7 +101,7 @@ class Output:
         def keep_colour(match: re.Match[bytes]) -> bytes:
             return match[0] if self._colour and match[0].endswith(b"m") and match[0].startswith(b"\x1b[") else b""
 
-        text = _ESCAPES.sub(keep_colour, line).decode("utf-8", "replace")
+        text = _C1.sub("", _ESCAPES.sub(keep_colour, line).decode("utf-8", "replace"))
         # the web page folds groups by this mark wherever it stands, commands stopped or not
         return text.replace("##[", "#\\#[") if self._actions else text
 

@@ -25,6 +25,8 @@ def summary(outcome: SuiteOutcome, *, title: str, results: str, rerun: str) -> l
         lines += [f"  {found.pid}  {found.age:g} s old  {found.command}" for found in outcome.reaped]
     if outcome.infrastructure:
         lines.append(f"stopped, through no fault of a test: {show(outcome.infrastructure, 400)}")
+    if outcome.fault:
+        lines.append(f"error: {show(outcome.fault, 400)}")
     notable = [result for result in outcome.files if result.verdict is not Verdict.PASSED]
     lines += [f"  {result.verdict:<8} {show(result.file)}{_reason(result)}" for result in notable]
     for result in [result for result in notable if result.tail][-_FAILURES_SHOWN:]:
@@ -48,7 +50,8 @@ def write_step_summary(outcome: SuiteOutcome, *, title: str, environ: Mapping[st
     rows = [f"| `{_cell(result.file)}` | {result.verdict} | {duration(result.duration)} |" for result in notable]
     table = ["| file | verdict | time |", "|---|---|---|", *rows] if rows else []
     nothing = "\n\n**Nothing ran: this is no coverage.**" if outcome.covers_nothing else ""
-    text = "\n".join([f"### {title}: {_counts(outcome)}{nothing}", "", *table, ""])
+    fault = f"\n\n**{show(outcome.fault, 400)}**" if outcome.fault else ""
+    text = "\n".join([f"### {title}: {_counts(outcome)}{fault}{nothing}", "", *table, ""])
     try:
         with Path(path).open("a", encoding="utf-8") as stream:
             stream.write(f"{text}\n")

@@ -7,13 +7,20 @@ from typing import Any
 from ci.results import FileResult, TestResult, Verdict
 
 _TAIL, _TEXT = 4000, 8000
+_RANK = ("passed", "xpassed", "xfailed", "skipped", "error", "failed")
+# what pytest-rerunfailures and pytest-retry call a phase after which they run the test again
+_AGAIN = {"rerun", "retried"}
 _RED = {"failed": Verdict.FAILED, "error": Verdict.ERROR}
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What the events said of one file so far."""
+    """What the events said of one file so far.
 
+    ``imported``: it was collected without a fault. Under pytest-xdist that is not told.
+    """
+
+    imported: bool = False
     collected: int | None = None
     tests: dict[str, TestResult] = field(default_factory=dict)
     running: str | None = None
@@ -81,12 +88,17 @@ class Events:
     def _collect(self, event: Mapping[str, Any]) -> None:
         # a class or folder that fails to collect is told by its own id; what counts here is the file
         seen = self._seen.get(event["file"].partition("::")[0])
-        if seen is not None:
+        if event["file"] == self.collecting:
+            self.collecting = None
+        if seen is None:
+            return
+        if event["outcome"] == "passed":
+            seen.imported = True
+        else:
             seen.collect_outcome, seen.text = event["outcome"], event["text"]
 
     def _count(self, counts: Mapping[str, int]) -> None:
         self.any_collected = True
-        self.collecting = None
         for file, seen in self._seen.items():
             seen.collected = max(seen.collected or 0, counts.get(file, 0))
 
@@ -95,10 +107,12 @@ class Events:
         if seen is None:
             return
         name, outcome = event["test"], _outcome(event)
+        if outcome in _AGAIN:
+            seen.tests.pop(name, None)
+            return
         before = seen.tests.get(name)
         if before is not None:
-            rank = ("passed", "xpassed", "xfailed", "skipped", "error", "failed")
-            outcome = max(before.outcome, outcome, key=rank.index)
+            outcome = max(before.outcome, outcome, key=_RANK.index)
         seen.tests[name] = TestResult(
             name=name.partition("::")[2] or name,
             outcome=outcome,
@@ -117,13 +131,17 @@ def _outcome(event: Mapping[str, Any]) -> str:
         return {"skipped": "xfailed", "passed": "xpassed"}.get(outcome, outcome)
     if outcome == "failed" and event["when"] in {"setup", "teardown"}:
         return "error"
-    return outcome
+    # a word that only a plugin knows is not taken for a pass
+    return outcome if outcome in {*_RANK, *_AGAIN} else "error"
 
 
 def _is_complete(seen: _Seen) -> bool:
     if seen.collect_outcome is not None:
         return True
-    return seen.collected is not None and seen.running is None and len(seen.tests) >= seen.collected
+    if not seen.collected:
+        # a collection that was cut short has no tests of a file either
+        return seen.collected is not None and seen.imported
+    return seen.running is None and len(seen.tests) >= seen.collected
 
 
 def _verdict(seen: _Seen) -> Verdict:

@@ -325,6 +325,145 @@ def test_a_step_summary_is_appended(tmp_path: Path) -> None:
     assert "| `tests/fast/test_a.py` | failed |" in page.read_text()
 
 
+def test_leaving_the_interpreter_or_pytest_costs_one_file(tmp_path: Path) -> None:
+    files = {
+        "test_a.py": PASS,
+        "test_b_import.py": "import sys\nsys.exit(0)\n",
+        "test_c_exit.py": "import pytest\ndef test_x():\n    pytest.exit('bye', returncode=0)\n",
+        "test_d_interrupt.py": "def test_x():\n    raise KeyboardInterrupt\n",
+        "test_e_signal.py": "import os\ndef test_x():\n    os.kill(os.getpid(), 40)\n",
+        "test_f.py": PASS,
+    }
+    ran = run(tmp_path, files, "--bypass-fastfail")
+    assert ran.verdicts == {
+        "test_a.py": "passed",
+        "test_b_import.py": "error",
+        "test_c_exit.py": "failed",
+        "test_d_interrupt.py": "failed",
+        "test_e_signal.py": "failed",
+        "test_f.py": "passed",
+    }
+    assert "calls sys.exit() while it is imported" in ran.entry("test_b_import.py")["tail"]
+    assert ran.entry("test_c_exit.py")["reason"] == (
+        "it ended the whole pytest (exit code 0) while running tests/fast/test_c_exit.py::test_x"
+    )
+    assert "the interpreter died with signal 40" in ran.entry("test_e_signal.py")["reason"]
+
+
+@pytest.mark.parametrize("leaves", ["import sys\nsys.exit(0)\n", "import os\nos._exit(7)\n"])
+@pytest.mark.parametrize("bypass", [("--bypass-fastfail",), ()])
+def test_a_collection_that_is_cut_short_in_a_worker_is_never_taken_for_empty_files(
+    tmp_path: Path, leaves: str, bypass: tuple[str, ...]
+) -> None:
+    ran = run(tmp_path, {"test_a.py": PASS, "test_b.py": leaves, "test_c.py": PASS}, "--parallel", "2", *bypass)
+    assert ran.code == 1
+    assert ran.verdicts["test_b.py"] == "error"
+    if bypass:
+        assert (ran.verdicts["test_a.py"], ran.verdicts["test_c.py"]) == ("passed", "passed")
+
+
+def test_inherited_tests_count_for_the_file_that_runs_them(tmp_path: Path) -> None:
+    files = {
+        "conftest.py": "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
+        "base.py": "class Base:\n    value = 1\n    def test_value(self):\n        assert self.value == 1\n",
+        "test_a.py": "from base import Base\nclass TestA(Base): ...\n",
+        "test_b.py": "from base import Base\nclass TestB(Base):\n    value = 2\ndef test_own(): ...\n",
+    }
+    ran = run(tmp_path, files, "--bypass-fastfail")
+    assert ran.verdicts == {"test_a.py": "passed", "test_b.py": "failed"}
+    assert ran.entry("test_b.py")["tests"] == {"failed": 1, "passed": 1}
+
+
+def test_bypass_goes_on_where_the_workspace_asks_to_stop(tmp_path: Path) -> None:
+    files = {"test_a.py": FAIL, "test_b.py": PASS, "../../pytest.ini": "[pytest]\naddopts = -x\n"}
+    assert run(tmp_path, files, "--bypass-fastfail").verdicts == {"test_a.py": "failed", "test_b.py": "passed"}
+
+
+def test_a_fork_that_goes_on_as_a_second_pytest_has_no_say(tmp_path: Path) -> None:
+    forks = """
+import os
+def test_forks():
+    if (pid := os.fork()) == 0:
+        raise ValueError
+    os.waitpid(pid, 0)
+"""
+    ran = run(tmp_path, {"test_a.py": forks, "test_b.py": PASS}, "--bypass-fastfail")
+    assert ran.verdicts == {"test_a.py": "passed", "test_b.py": "passed"}
+
+
+AGAIN = """
+import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if item.name == "test_odd" and call.when == "call":
+        report.outcome = "odd"
+def pytest_runtest_protocol(item, nextitem):
+    # as pytest-rerunfailures does: the phases up to the failure, then all of them again
+    if item.name != "test_flaky":
+        return None
+    from _pytest.runner import runtestprotocol
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for attempt in range(2):
+        item._initrequest()
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            if report.failed:
+                report.outcome = "rerun"
+            item.ihook.pytest_runtest_logreport(report=report)
+            if report.outcome == "rerun":
+                break
+    return True
+"""
+
+
+def test_a_test_that_a_plugin_runs_again_has_its_last_outcome_and_an_unknown_word_is_no_pass(tmp_path: Path) -> None:
+    flaky = "tries = []\ndef test_flaky():\n    tries.append(1)\n    assert len(tries) == 2\n"
+    files = {"conftest.py": AGAIN, "test_a.py": flaky, "test_b.py": "def test_odd(): ...\n"}
+    ran = run(tmp_path, files, "--bypass-fastfail")
+    assert ran.verdicts == {"test_a.py": "passed", "test_b.py": "error"}
+    assert ran.entry("test_a.py")["tests"] == {"passed": 1}
+
+
+@pytest.mark.parametrize(
+    ("ends", "how"),
+    [
+        ("import atexit, os\ndef pytest_sessionfinish():\n    atexit.register(os.kill, os.getpid(), 11)\n", "SIGSEGV"),
+        ("def pytest_sessionfinish(session):\n    session.exitstatus = 1\n", "exit code 1"),
+        ("def pytest_sessionfinish():\n    raise ValueError('at the end')\n", "ValueError: at the end"),
+    ],
+    ids=["crash at exit", "exit status of a plugin", "hook raises"],
+)
+def test_a_pytest_that_fails_after_its_tests_is_not_green(tmp_path: Path, ends: str, how: str) -> None:
+    ran = run(tmp_path, {"conftest.py": ends, "test_a.py": PASS})
+    assert (ran.code, ran.verdicts) == (1, {"test_a.py": "passed"})
+    assert how in ran.results["fault"]
+    assert "error: no test failed, but pytest ended with" in ran.output
+    root = ET.parse(ran.folder / "junit.xml").getroot()  # noqa: S314 - written a moment ago by ourselves
+    assert root.get("errors") == "1"
+
+
+def test_a_conftest_that_leaves_the_interpreter_costs_its_folder(tmp_path: Path) -> None:
+    files = {"good/test_a.py": PASS, "bad/conftest.py": "import os\nos._exit(9)\n", "bad/test_b.py": PASS}
+    ran = run(tmp_path, files, "--bypass-fastfail")
+    assert ran.verdicts == {"bad/test_b.py": "error", "good/test_a.py": "passed"}
+    assert ran.entry("bad/test_b.py")["reason"] == "pytest died with exit code 9 before it ran a test"
+
+
+def test_every_file_that_did_not_run_says_why(tmp_path: Path) -> None:
+    files = {"bad/conftest.py": "raise ValueError\n", "bad/test_a.py": PASS, "good/test_b.py": PASS}
+    ran = run(tmp_path, files)
+    assert ran.verdicts == {"bad/test_a.py": "error", "good/test_b.py": "not run"}
+    assert ran.entry("good/test_b.py")["reason"] == "an earlier file failed"
+
+
+def test_parallel_runs_where_warnings_are_errors(tmp_path: Path) -> None:
+    files = {"test_a.py": PASS, "test_b.py": PASS, "../../pytest.ini": "[pytest]\nfilterwarnings = error\n"}
+    ran = run(tmp_path, files, "--parallel", "2")
+    assert (ran.code, set(ran.verdicts.values())) == (0, {"passed"})
+    assert "PytestAssertRewriteWarning" not in ran.output
+
+
 @dataclass
 class Started:
     process: subprocess.Popen[bytes]

@@ -25,8 +25,13 @@ def test_invalid_bytes_and_terminal_escapes_are_harmless() -> None:
     assert shown(b"\xff\xfe ok \x1b[31mred\x1b[0m \x1b[2J\x1b]0;title\x07end\x00\n") == "\ufffd\ufffd ok red end\n"
 
 
+def test_controls_that_are_one_character_are_taken_out_too() -> None:
+    assert shown("\x9b2Jé\x85\n".encode()) == "2Jé\n"
+
+
 def test_of_a_progress_bar_the_last_state_is_shown() -> None:
     assert shown(b" 10%\r 20%", b"\r100%\n") == "100%\n"
+    assert shown(b"10%\r", b"20%\r", b"30%", b"\r", b"\n") == "30%\n"
     assert shown(b"windows line\r\n") == "windows line\n"
 
 
