@@ -70,11 +70,22 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """The container image of a backend: repository, default tag, and the PR directive that replaces the tag."""
+    """The container image of a backend.
+
+    ``tag``: the default one; ``directive``: of a PR text, which replaces it. ``checkouts``: dependency → the
+    folder of its checkout in the image. ``protected``: canonical names of packages that keep the image's
+    version (spec §9). ``patches``: dependency → the workspace's patch for a tree of another ref. ``options``:
+    of docker's or podman's ``run``; ``mounts``: folder of the host → folder of the container.
+    """
 
     repository: str
     tag: str
     directive: str | None
+    checkouts: Mapping[str, str]
+    protected: tuple[str, ...]
+    patches: Mapping[str, str]
+    options: tuple[str, ...]
+    mounts: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +95,9 @@ class Backend:
     ``baked_sources``: the image's own trees stay unless a ref was named (ROCm, spec §7).
     ``dispatch_matches_all``: a manual dispatch selects every label (spec §4.4).
     ``attempts``: at a file that is run as a script, when the rules allow another (spec §9).
+    ``job_minutes``: after that long the CI ends a job, whatever it does.
     ``requirements``: files of the workspace, in the order in which they are installed.
+    ``secrets``: environment variables that its tests may be given (spec §9).
     """
 
     name: str
@@ -95,8 +108,10 @@ class Backend:
     dispatch_matches_all: bool
     baked_sources: bool
     attempts: int
+    job_minutes: int
     python: str | None
     requirements: tuple[str, ...]
+    secrets: tuple[str, ...]
     image: Image | None
 
 

@@ -13,21 +13,20 @@ from ci.inventory import (
     Backend,
     Dependency,
     Discovery,
-    Image,
     Inventory,
     NoGpuPaths,
     Scope,
     Stage,
     StageName,
 )
+from ci.inventory_backends import read_backend
 from ci.policy import CADENCES
 from ci.ref import ref_name_fault
 from ci.text import did_you_mean, show
-from ci.yaml_reader import Fault, Reader, compose
+from ci.yaml_reader import Fault, Reader, compose, is_inner
 
 T = TypeVar("T")
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 OWN_INVENTORY = Path(__file__).with_name("inventory.yml")
@@ -83,7 +82,11 @@ def _inventory(reader: Reader, root: yaml.Node) -> Inventory | None:
     dependencies = reader.each(
         top.node("dependencies"), "dependencies", lambda name, node: _dependency(reader, name, node)
     )
-    backends = reader.each(top.node("backends"), "backends", lambda name, node: _backend(reader, name, node))
+    # also those with a fault of their own, which is said once
+    declared = tuple(reader.mapping(top.node("dependencies"), "dependencies"))
+    backends = reader.each(
+        top.node("backends"), "backends", lambda name, node: read_backend(reader, name, node, declared)
+    )
     stages = reader.each(top.node("stages"), "stages", lambda name, node: _stage(reader, name, node, backends))
     crons = reader.each(top.node("crons"), "crons", lambda name, node: reader.one_of(node, f"crons.{name}", CADENCES))
     _check_needs(reader, top.node("stages"), stages)
@@ -133,13 +136,7 @@ def _dependency(reader: Reader, name: str, node: yaml.Node) -> Dependency:
     branch = record.get("branch", reader.text)
     if fault := ref_name_fault(branch):
         raise reader.fault(record.node("branch"), f"{what}.branch: not a branch name: {fault}")
-    variables = tuple(
-        record.get(
-            field,
-            lambda node, what: reader.matching(node, what, _VARIABLE, "the name of an environment variable"),
-        )
-        for field in ("repository_variable", "root_variable")
-    )
+    variables = tuple(record.get(field, reader.variable) for field in ("repository_variable", "root_variable"))
     return Dependency(
         name=name,
         title=record.get("title", reader.text),
@@ -148,46 +145,9 @@ def _dependency(reader: Reader, name: str, node: yaml.Node) -> Dependency:
         branch=branch,
         directive=record.get("directive", lambda node, what: reader.matching(node, what, _WORD, "a directive's name")),
         lock_key=record.get("lock_key", reader.text),
-        source=record.get("source", lambda node, what: _inner_path(reader, node, what)),
+        source=record.get("source", reader.inner_path),
         root_variable=variables[1],
         modules=record.get("modules", reader.texts),
-    )
-
-
-def _backend(reader: Reader, name: str, node: yaml.Node) -> Backend:
-    what = f"backends.{show(name)}"
-    flags = ("labels_required", "dispatch_matches_all", "baked_sources")
-    record = reader.record(
-        node,
-        what,
-        required=("title", "register", "hardware", "requirements", "attempts", *flags),
-        optional=("python", "image"),
-    )
-    register = re.compile(r"register_[a-z0-9]+_ci")
-    version = re.compile(r"3\.[0-9]{1,2}")
-    return Backend(
-        name=name,
-        title=record.get("title", reader.text),
-        register=record.get("register", lambda node, what: reader.matching(node, what, register, "register_<x>_ci")),
-        hardware=record.get("hardware", reader.texts),
-        labels_required=record.get(flags[0], reader.boolean),
-        dispatch_matches_all=record.get(flags[1], reader.boolean),
-        baked_sources=record.get(flags[2], reader.boolean),
-        attempts=record.get("attempts", lambda node, what: reader.integer(node, what, 1)),
-        python=record.get("python", lambda node, what: reader.matching(node, what, version, 'a version as "3.11"'))
-        if "python" in record
-        else None,
-        requirements=record.get("requirements", reader.texts),
-        image=record.get("image", lambda node, what: _image(reader, node, what)) if "image" in record else None,
-    )
-
-
-def _image(reader: Reader, node: yaml.Node, what: str) -> Image:
-    record = reader.record(node, what, required=("repository", "tag"), optional=("directive",))
-    return Image(
-        repository=record.get("repository", reader.text),
-        tag=record.get("tag", reader.text),
-        directive=record.get("directive", reader.text) if "directive" in record else None,
     )
 
 
@@ -270,7 +230,7 @@ def _discovery(reader: Reader, node: yaml.Node, stages: Mapping[str, Stage]) -> 
     record = reader.record(node, "discovery", required=("roots", "implicit"))
     roots = record.get("roots", reader.texts)
     for root in roots:
-        if not _is_inner(root):
+        if not is_inner(root):
             raise reader.fault(record.node("roots"), f"discovery.roots: `{show(root)}` leaves the workspace")
     implicit = reader.record(record.node("implicit"), "discovery.implicit", required=("root", "suite", "est_time"))
     number = implicit.get("est_time", lambda node, what: reader.matching(node, what, _NUMBER, "a number of seconds"))
@@ -292,13 +252,3 @@ def _no_gpu_paths(reader: Reader, node: yaml.Node) -> NoGpuPaths:
         suffixes=record.get("suffixes", reader.texts),
         files=record.get("files", reader.texts),
     )
-
-
-def _inner_path(reader: Reader, node: yaml.Node, what: str) -> str:
-    if not _is_inner(value := reader.text(node, what)):
-        raise reader.fault(node, f"{what}: `{show(value, 60)}` leaves the repository; use a relative path without ..")
-    return value
-
-
-def _is_inner(path: str) -> bool:
-    return not path.startswith(("/", "\\")) and ".." not in path.split("/")

@@ -16,6 +16,7 @@ from ci.text import did_you_mean, show
 
 T = TypeVar("T")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
@@ -69,6 +70,26 @@ class Reader:
         if not pattern.fullmatch(value := self.text(node, what)):
             raise self.fault(node, f"{what}: `{show(value, 60)}` is not {kind}")
         return value
+
+    def variable(self, node: yaml.Node, what: str) -> str:
+        return self.matching(node, what, _VARIABLE, "the name of an environment variable")
+
+    def variables(self, node: yaml.Node, what: str) -> tuple[str, ...]:
+        self.texts(node, what)
+        return tuple(self.variable(item, what) for item in node.value)
+
+    def inner_path(self, node: yaml.Node, what: str) -> str:
+        if not is_inner(value := self.text(node, what)):
+            raise self.fault(node, f"{what}: `{show(value, 60)}` leaves the repository; use a relative path without ..")
+        return value
+
+    def absolute_path(self, node: yaml.Node, what: str) -> str:
+        return self.absolute(self.text(node, what), node, what)
+
+    def absolute(self, path: str, node: yaml.Node, what: str) -> str:
+        if not path.startswith("/") or ":" in path or ".." in path.split("/"):
+            raise self.fault(node, f"{what}: `{show(path, 60)}` is not an absolute path without `..` and colon")
+        return path
 
     def integer(self, node: yaml.Node, what: str, least: int) -> int:
         value = int(self.matching(node, what, _INTEGER, "a whole number"))
@@ -138,6 +159,11 @@ class Record:
 
     def get(self, name: str, read: Callable[[yaml.Node, str], T]) -> T:
         return read(self._fields[name], f"{self._what}.{name}")
+
+
+def is_inner(path: str) -> bool:
+    """Whether a relative path stays in its folder."""
+    return not path.startswith(("/", "\\")) and ".." not in path.split("/")
 
 
 def compose(source: str, origin: str) -> yaml.Node:

@@ -62,6 +62,12 @@ def test_the_inventory_of_this_repository_is_the_table_of_the_spec(inventory: In
         ("roots: [tests/fast,", "roots: [/tests/fast,", "leaves the workspace"),
         ("stage-a-cpu:\n", "stage-d-cpu:\n", "`stage-d-cpu` is not a stage name"),
         ("hardware: h100, runs_on", "hardware: [h100], runs_on", "a text is expected"),
+        ("job_minutes: 360", "job_minutes: 0", "0 is too small"),
+        ("secrets: [HF_TOKEN]", "secrets: [hf-token]", "not the name of an environment variable"),
+        ("sglang: /sgl-workspace/sglang", "sglang: sgl-workspace", "not an absolute path"),
+        ("checkouts: {sglang:", "checkouts: {sglnag:", "no dependency `sglnag`"),
+        ("patches: {megatron: docker/", "patches: {megatron: ../", "leaves the repository"),
+        ("/data/miles_ci/models: /root/models", "/data/../models: /root/models", "not an absolute path"),
     ],
 )
 def test_a_fault_is_named_with_its_line(old: str, new: str, what: str) -> None:
