@@ -1,6 +1,6 @@
 """Every call of git, each a named function.
 
-All of them go through ``_git``: no prompt, no hook, no inherited GIT_* state, values only after an end of
+All of them go through ``run``: no prompt, no hook, no inherited GIT_* state, values only after an end of
 options, and configuration given per call, so that nothing of the person's is written or depended on.
 """
 
@@ -68,7 +68,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _git(
+def run(
     command: str,
     *arguments: str,
     repository: Path | None = None,
@@ -142,7 +142,7 @@ def list_remote(url: str, names: Iterable[str]) -> dict[str, str]:
     filtered by whole names.
     """
     wanted = {full for name in names for full in (name, f"{name}^{{}}")}
-    listed = _git("ls-remote", "--quiet", *_upload_pack(url), "--", url, *sorted(wanted), timeout=_LIST_TIMEOUT)
+    listed = run("ls-remote", "--quiet", *_upload_pack(url), "--", url, *sorted(wanted), timeout=_LIST_TIMEOUT)
     lines = listed.splitlines()
     pairs = [line.split("\t", 1) for line in lines if "\t" in line]
     return {name: commit for commit, name in pairs if name in wanted}
@@ -150,13 +150,13 @@ def list_remote(url: str, names: Iterable[str]) -> dict[str, str]:
 
 def init_bare(folder: Path) -> None:
     """Make an empty bare repository."""
-    _git("init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--", str(folder))
+    run("init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--", str(folder))
 
 
 def has_commit(repository: Path, commit: str) -> bool:
     """Whether the commit and its tree are there."""
     try:
-        _git("cat-file", "-e", f"{commit}^{{tree}}", repository=repository)
+        run("cat-file", "-e", f"{commit}^{{tree}}", repository=repository)
     except GitError:
         return False
     return True
@@ -165,7 +165,7 @@ def has_commit(repository: Path, commit: str) -> bool:
 def ref_commit(repository: Path, name: str) -> str | None:
     """The commit that a full name stands for in a local repository, or None."""
     try:
-        return _git(
+        return run(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", repository=repository
         ).strip()
     except GitError:
@@ -173,19 +173,30 @@ def ref_commit(repository: Path, name: str) -> str | None:
 
 
 def fetch(repository: Path, url: str, source: str, target: str) -> None:
-    """Fetch one ref or commit, without its history, and keep it under the name ``target``."""
-    _git(
-        *("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--force"),
+    """Fetch one ref or commit and keep it under the name ``target``.
+
+    Without its history, unless the repository has whole histories: a depth would cut them for all its branches.
+    """
+    depth = ["--depth=1"] if is_shallow_or_empty(repository) else []
+    run(
+        *("fetch", "--quiet", *depth, "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--force"),
         *(*_upload_pack(url), "--", url, f"{source}:{target}"),
         repository=repository,
     )
 
 
+def is_shallow_or_empty(repository: Path) -> bool:
+    """Whether no whole history is there that a fetch with a depth could cut."""
+    if run("rev-parse", "--is-shallow-repository", repository=repository).strip() == "true":
+        return True
+    return not run("for-each-ref", "--count=1", repository=repository)
+
+
 def add_worktree(repository: Path, folder: Path, commit: str) -> None:
     """Check a commit out into a new folder; forgets worktrees whose folder is gone first."""
-    _git("worktree", "prune", repository=repository)
+    run("worktree", "prune", repository=repository)
     # forced twice: a killed git leaves the worktree that it was making locked
-    _git(
+    run(
         *("worktree", "add", "--quiet", "--force", "--force", "--detach", "--", str(folder), commit),
         repository=repository,
     )
@@ -198,7 +209,7 @@ def head_commit(folder: Path) -> str | None:
         GitError: git did not come to an answer.
     """
     try:
-        top, commit = _git("rev-parse", "--show-toplevel", "HEAD", cwd=folder).splitlines()
+        top, commit = run("rev-parse", "--show-toplevel", "HEAD", cwd=folder).splitlines()
     except ValueError:
         return None
     except GitError as error:
@@ -210,7 +221,7 @@ def head_commit(folder: Path) -> str | None:
 
 def changed_files(folder: Path) -> list[str]:
     """Paths that differ from the checked-out commit; what running Python leaves behind is not counted."""
-    entries = _git(
+    entries = run(
         *(
             "status",
             "--porcelain",
@@ -240,15 +251,15 @@ def commit_tree(repository: Path, folder: Path, *, parent: str | None, message: 
         "GIT_DIR": str(repository),
         "GIT_WORK_TREE": str(folder),
     }
-    _git("add", "--all", "--force", "--", ".", options=("-c", "core.excludesFile="), cwd=folder, extra=identity)
-    tree = _git("write-tree", cwd=folder, extra=identity).strip()
+    run("add", "--all", "--force", "--", ".", options=("-c", "core.excludesFile="), cwd=folder, extra=identity)
+    tree = run("write-tree", cwd=folder, extra=identity).strip()
     parents = ["-p", parent] if parent else []
-    commit = _git("commit-tree", *parents, "-m", message, tree, cwd=folder, extra=identity)
-    _git("update-ref", branch, commit.strip(), repository=repository)
+    commit = run("commit-tree", *parents, "-m", message, tree, cwd=folder, extra=identity)
+    run("update-ref", branch, commit.strip(), repository=repository)
     (repository / "index.new").unlink(missing_ok=True)
     return commit.strip()
 
 
 def set_head(repository: Path, branch: str) -> None:
     """Make ``branch`` (a full name) the default branch of a bare repository."""
-    _git("symbolic-ref", "--", "HEAD", branch, repository=repository)
+    run("symbolic-ref", "--", "HEAD", branch, repository=repository)
