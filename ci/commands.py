@@ -41,8 +41,8 @@ def policy(given: Mapping[str, Any]) -> int:
 
 def refs(given: Mapping[str, Any]) -> int:
     """Print the ref of each dependency, its origin, and the commit that it resolves to now."""
+    from ci.commits import show_url
     from ci.run_sources import resolve_decision
-    from ci.sources import show_url
 
     workspace, inventory, facts = _read(given)
     decided = decide_refs(facts.refs, inventory, _backend(given, inventory))

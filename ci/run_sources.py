@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.commits import repository_url, resolve_commit
 from ci.paths import SAMPLE, cache_dir
 from ci.ref import RefKind
 from ci.refs import RefDecision
-from ci.sources import SourceTree, obtain, repository_url, resolve_commit
+from ci.sources import SourceTree, obtain
 from ci.workspace import Workspace
 
 # the folder of each sample tree, by the name of its dependency

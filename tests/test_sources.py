@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ci.commits import repository_url, resolve_commit
 from ci.errors import CiError, InfrastructureError, UsageError
 from ci.inventory import Dependency
 from ci.ref import Ref, RefKind, parse_ref
-from ci.sources import SourceTree, obtain, repository_url, resolve_commit
+from ci.sources import SourceTree, obtain
 from tests.processes import wait_for
 from tests.repositories import commit, dependency, git, repository
 
