@@ -75,18 +75,37 @@ class Installer:
             InstallFailed: with the requirement at fault, where the output names it.
         """
         python = str(folder / "bin" / "python")
+        if not self.uv:
+            install_into(python, files, leave_out, log, offline=offline)
+            return
         with _on_disk(files, leave_out) as (arguments, excluded):
-            if self.uv:
-                command = [self.uv, "pip", "install", "--no-config", "--python", python, *arguments]
-                command += ["--offline"] if offline else []
-                command += ["--excludes", excluded] if leave_out else []
-            else:
-                command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments]
-                command += ["--no-index"] if offline else []
-                command += ["--no-deps"] if leave_out and all_pinned(files) else []
+            command = [self.uv, "pip", "install", "--no-config", "--python", python, *arguments]
+            command += ["--offline"] if offline else []
+            command += ["--excludes", excluded] if leave_out else []
             _run(command, log)
-            if leave_out and not self.uv:
-                _say_what_pip_cannot(python, files, leave_out)
+
+
+def install_into(
+    python: str,
+    files: Sequence[RequirementFile],
+    leave_out: Sequence[str],
+    log: Path,
+    *,
+    offline: bool,
+    more: Sequence[str] = (),
+) -> None:
+    """Install with an interpreter's own pip; ``more``: further arguments of pip.
+
+    Raises:
+        InstallFailed: with the requirement at fault, where the output names it.
+    """
+    with _on_disk(files, leave_out) as (arguments, _):
+        command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments, *more]
+        command += ["--no-index"] if offline else []
+        command += ["--no-deps"] if leave_out and all_pinned(files) else []
+        _run(command, log)
+    if leave_out:
+        _say_what_pip_cannot(python, files, leave_out)
 
 
 def _say_what_pip_cannot(python: str, files: Sequence[RequirementFile], leave_out: Sequence[str]) -> None:
