@@ -49,6 +49,7 @@ def compose(
     *,
     workspace: str,
     sources: Sequence[tuple[Dependency, str]],
+    installed: Sequence[tuple[Dependency, str]] = (),
     programs: str,
     commit_name: str,
     extra: Mapping[str, str],
@@ -56,6 +57,7 @@ def compose(
     """Everything that the tests see.
 
     ``workspace`` and the roots in ``sources`` are absolute folders and become PYTHONPATH in that order;
+    the roots in ``installed``, which the interpreter knows, are handed over by their variables alone.
     ``programs`` is the folder of the session's interpreter, first on PATH.
 
     Raises:
@@ -73,7 +75,7 @@ def compose(
             **kept,
             "PATH": ":".join(part for part in (programs, kept.get("PATH", "")) if part),
             "PYTHONPATH": ":".join(trees),
-            **{dependency.root_variable: root for dependency, root in sources},
+            **{dependency.root_variable: root for dependency, root in (*sources, *installed)},
             "GITHUB_COMMIT_NAME": commit_name,
             **extra,
         },

@@ -317,20 +317,6 @@ if not os.path.exists({str(tmp_path / "tried")!r}):
     assert "assertion is retried: AssertionError: accuracy 0.41 is below 0.45" in ran.stdout
 
 
-def test_a_rocm_run_refuses_another_ref_than_its_images(tmp_path: Path) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    cards = {f"card{n}": {"Card Series": "AMD Instinct MI350X", "VRAM Total Used Memory (B)": "5"} for n in range(4)}
-    (folder / "rocm-smi").write_text(f"#!/bin/sh\necho '{json.dumps(cards)}'\n")
-    (folder / "rocm-smi").chmod(0o755)
-    base = [sys.executable, "-m", "ci.session", "stage-c-4-gpu-mi350", "--match-all-labels"]
-    ran = subprocess.run(
-        [*base, "--megatron", "#72"], cwd=REPOSITORY, env=environ(tmp_path), capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 2
-    assert "ROCm runs keep their image's own tree" in ran.stderr
-
-
 def test_a_gpu_session_of_the_sample_from_end_to_end(tmp_path: Path) -> None:
     machine(tmp_path)
     base = [sys.executable, "-m", "ci.session", "stage-c-4-gpu-h200", "--match-all-labels", "--python", sys.executable]
