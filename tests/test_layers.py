@@ -29,6 +29,8 @@ DECISIONS = (
         "verdicts",
         "child_environment",
         "exit_codes_lost",
+        "diff",
+        "stage_selection",
     ),
 )
 EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}

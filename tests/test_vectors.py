@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ci.diff import Unusable, parse_diff
 from ci.directives import read_directives
 from ci.errors import UsageError
 from ci.inventory import Inventory
@@ -14,6 +15,7 @@ from ci.policy import Trigger, parse_labels, resolve_policy
 from ci.refs import RefRequest, decide_refs
 from ci.registration import Mentions, check_labels, read_registrations
 from ci.sharding import Partition
+from ci.stage_selection import select_stages
 from ci.tree import Tree, read_tree
 from tests.factory import cases, registered_workspace, vector
 
@@ -129,6 +131,19 @@ def test_plans(case: dict[str, Any], live_tree: Tree, inventory: Inventory) -> N
             for number in range(int(size))
         ]
         assert parts == shards
+
+
+@pytest.mark.parametrize("case", cases("stage_selection"), ids=lambda case: json.dumps(case["in"])[:90])
+def test_stage_selection(case: dict[str, Any], live_tree: Tree, inventory: Inventory) -> None:
+    given = case["in"]
+    policy = resolve_policy(Trigger(event="pull_request", labels=tuple(given["labels"])), inventory)
+    assert policy.cadence == given["cadence"]
+    diff = parse_diff(given["diff_z"].encode())
+    decisions = select_stages(
+        inventory.stages.values(), live_tree.registrations, policy=policy, diff=diff, inventory=inventory
+    )
+    assert isinstance(diff, Unusable) == case["out"]["unusable"]
+    assert sorted(decision.stage.name for decision in decisions if not decision.starts) == case["out"]["skipped"]
 
 
 @pytest.mark.parametrize(
