@@ -77,6 +77,22 @@ def run(
     extra: Mapping[str, str] | None = None,
     timeout: float = _TIMEOUT,
 ) -> str:
+    """``run_bytes`` as text: what is not UTF-8 survives as surrogates, and every CR stays."""
+    stdout = run_bytes(
+        command, *arguments, repository=repository, cwd=cwd, options=options, extra=extra, timeout=timeout
+    )
+    return stdout.decode("utf-8", "surrogateescape")
+
+
+def run_bytes(
+    command: str,
+    *arguments: str,
+    repository: Path | None = None,
+    cwd: Path | None = None,
+    options: Iterable[str] = (),
+    extra: Mapping[str, str] | None = None,
+    timeout: float = _TIMEOUT,
+) -> bytes:
     """Run git on a bare ``repository``, or on the checkout whose top is ``cwd``; its stdout.
 
     Neither is searched for further up: a cache that lies in somebody's checkout, and is damaged, must not
@@ -95,9 +111,6 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            errors="surrogateescape",
             pass_fds=held_handles(),
             # no terminal to prompt on, and a group that can be ended with git's own helpers
             start_new_session=True,
@@ -114,11 +127,11 @@ def run(
             _end(process)
             raise
     if process.returncode:
-        raise GitError(command, process.returncode, stderr)
+        raise GitError(command, process.returncode, stderr.decode("utf-8", "surrogateescape"))
     return stdout
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End git and its helpers, which do not notice its death while a server is silent; git tidies up first."""
     try:
         with suppress(ProcessLookupError):

@@ -118,11 +118,11 @@ def test_changed_files_are_whole_names_and_without_what_python_leaves(tmp_path: 
     remote = repository(tmp_path / "remote", {"a b": "a", "gone": "x"})
     (remote / "a b").write_text("changed")
     (remote / "gone").unlink()
-    (remote / "größe\n::error::").write_text("new")
+    (remote / "größe\r\n::error::").write_text("new")
     for left in ("__pycache__/a.pyc", "sub/__pycache__/b.pyc", "c.pyc", ".pytest_cache/x"):
         (remote / left).parent.mkdir(parents=True, exist_ok=True)
         (remote / left).write_text("")
-    assert sorted(git.changed_files(remote)) == ["a b", "gone", "größe\n::error::"]
+    assert sorted(git.changed_files(remote)) == ["a b", "gone", "größe\r\n::error::"]
 
 
 def test_the_same_content_is_the_same_commit(tmp_path: Path, bare: Path) -> None:
