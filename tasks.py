@@ -17,6 +17,10 @@ from ci.main import guarded
 from ci.options import EVENT, FORMAT, POLICY, REFS, WORKSPACE, Option, ref_options
 
 BACKEND = (Option(name="backend", value="NAME", default="cpu", help="cpu, cuda or rocm"),)
+IMAGE = (
+    Option(name="backend", value="NAME", default="cuda", help="the backend whose image is meant"),
+    Option(name="rev", value="REV", default="HEAD", help="the commit to look at: HEAD, HEAD^1, a branch, a hash"),
+)
 DEPENDENCIES = ref_options(load_inventory(OWN_INVENTORY))
 
 
@@ -74,3 +78,11 @@ def check(given: Mapping[str, Any]) -> int:
     from ci import commands
 
     return commands.check(given)
+
+
+@command(*WORKSPACE, *IMAGE, *FORMAT)
+def image_inputs(given: Mapping[str, Any]) -> int:
+    """The hash of what the container image is built from at a revision, and each input with its own."""
+    from ci import commands
+
+    return commands.image_inputs(given)

@@ -101,6 +101,26 @@ def check(given: Mapping[str, Any]) -> int:
     return ExitCode.USAGE if tree.problems else ExitCode.FAILED if found else ExitCode.OK
 
 
+def image_inputs(given: Mapping[str, Any]) -> int:
+    """Print the hash of what a backend's image is built from, at a revision, and each input's own."""
+    from ci.image_inputs import inputs_data, inputs_text, read_inputs
+
+    workspace = find_workspace(given["workspace"], environ=os.environ, started_in=given["started_in"])
+    backend, as_json = _backend(given, workspace.inventory), _json(given)
+    declared = backend.image.inputs if backend.image else None
+    if declared is None:
+        able = [each.name for each in workspace.inventory.backends.values() if each.image and each.image.inputs]
+        raise UsageError(
+            f"{show(workspace.inventory.origin)} declares no image inputs for {backend.name}",
+            hint=f"give --backend {able[0]}" if able else "add `inputs` to the `image` of a backend",
+        )
+    at = read_inputs(workspace.root, given["rev"], declared)
+    if at.missing:
+        warn(f"{len(at.missing)} of {len(declared.paths)} image inputs are missing in {at.commit[:12]}")
+    print(json.dumps(inputs_data(given["rev"], at), indent=2) if as_json else inputs_text(at))
+    return ExitCode.OK
+
+
 def _read(given: Mapping[str, Any]) -> tuple[Workspace, Inventory, Facts]:
     started_in: Path = given["started_in"]
     workspace = find_workspace(given["workspace"], environ=os.environ, started_in=started_in)

@@ -69,13 +69,27 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInputs:
+    """What an image is built from, and how a pull request that changes it gets an image of its own (spec §8).
+
+    ``label``: of the published image, holds the inputs' hash; ``rebuild_label``: of a pull request, asks for a new
+    build. ``paths``: files of the workspace; one that ends in ``/*`` stands for everything below its folder.
+    """
+
+    label: str
+    rebuild_label: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """The container image of a backend.
 
     ``tag``: the default one; ``directive``: of a PR text, which replaces it. ``checkouts``: dependency → the
     folder of its checkout in the image. ``protected``: canonical names of packages that keep the image's
     version (spec §9). ``patches``: dependency → the workspace's patch for a tree of another ref. ``options``:
-    of docker's or podman's ``run``; ``mounts``: folder of the host → folder of the container.
+    of docker's or podman's ``run``; ``mounts``: folder of the host → folder of the container. ``inputs``: None
+    where pull requests have no images of their own.
     """
 
     repository: str
@@ -86,6 +100,7 @@ class Image:
     patches: Mapping[str, str]
     options: tuple[str, ...]
     mounts: Mapping[str, str]
+    inputs: ImageInputs | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

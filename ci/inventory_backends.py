@@ -7,9 +7,14 @@ from types import MappingProxyType
 import yaml
 from packaging.utils import canonicalize_name
 
-from ci.inventory import Backend, Image
+from ci.inventory import Backend, Image, ImageInputs
 from ci.text import show
-from ci.yaml_reader import Reader
+from ci.yaml_reader import Reader, is_inner
+
+_OCI_LABEL = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_PR_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
+# no pattern but a last `*`: what a name means must not depend on who matches it
+_INPUT_PATH = re.compile(r"([^/*?\[\]\\]+/)*([^/*?\[\]\\]+|(?<=/)\*)")
 
 
 def read_backend(reader: Reader, name: str, node: yaml.Node, dependencies: tuple[str, ...]) -> Backend:
@@ -46,7 +51,7 @@ def read_backend(reader: Reader, name: str, node: yaml.Node, dependencies: tuple
 
 
 def _image(reader: Reader, node: yaml.Node, what: str, dependencies: tuple[str, ...]) -> Image:
-    optional = ("directive", "checkouts", "protected", "patches", "options", "mounts")
+    optional = ("directive", "checkouts", "protected", "patches", "options", "mounts", "inputs")
     record = reader.record(node, what, required=("repository", "tag"), optional=optional)
 
     def listed(field: str) -> tuple[str, ...]:
@@ -73,4 +78,21 @@ def _image(reader: Reader, node: yaml.Node, what: str, dependencies: tuple[str, 
         patches=mapped("patches", Reader.inner_path, dependencies),
         options=listed("options"),
         mounts=mapped("mounts", Reader.absolute_path, ()),
+        inputs=record.get("inputs", lambda node, what: _inputs(reader, node, what)) if "inputs" in record else None,
+    )
+
+
+def _inputs(reader: Reader, node: yaml.Node, what: str) -> ImageInputs:
+    record = reader.record(node, what, required=("label", "rebuild_label", "paths"))
+    paths = record.get("paths", reader.texts)
+    odd = [path for path in paths if not _INPUT_PATH.fullmatch(path) or not is_inner(path) or "." in path.split("/")]
+    if odd or not paths:
+        wanted = "write relative paths of files, or FOLDER/*"
+        raise reader.fault(record.node("paths"), f"{what}.paths: `{show(odd[0], 60) if odd else ''}`; {wanted}")
+    return ImageInputs(
+        label=record.get("label", lambda node, what: reader.matching(node, what, _OCI_LABEL, "a label of an image")),
+        rebuild_label=record.get(
+            "rebuild_label", lambda node, what: reader.matching(node, what, _PR_LABEL, "a label of a pull request")
+        ),
+        paths=paths,
     )

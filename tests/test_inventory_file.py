@@ -37,6 +37,14 @@ def test_the_inventory_of_this_repository_is_the_table_of_the_spec(inventory: In
     assert inventory.stages["stage-c-8-gpu-h100"].runs_on == ("h100", "8gpu")
 
 
+def test_one_image_alone_is_built_for_pull_requests(inventory: Inventory) -> None:
+    images = {name: backend.image for name, backend in inventory.backends.items() if backend.image}
+    assert {name for name, image in images.items() if image.inputs} == {"cuda"}
+    assert (inputs := images["cuda"].inputs) is not None
+    assert (inputs.label, inputs.rebuild_label) == ("miles.image-inputs", "rebuild-ci-image")
+    assert inputs.paths[-2:] == ("docker/patch/*", "requirements.txt")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
@@ -67,6 +75,19 @@ def test_the_inventory_of_this_repository_is_the_table_of_the_spec(inventory: In
         ("sglang: /sgl-workspace/sglang", "sglang: sgl-workspace", "not an absolute path"),
         ("checkouts: {sglang:", "checkouts: {sglnag:", "no dependency `sglnag`"),
         ("patches: {megatron: docker/", "patches: {megatron: ../", "leaves the repository"),
+        ("- docker/build.py", "- /docker/build.py", "inputs.paths: `/docker/build.py`"),
+        ("- docker/build.py", "- docker/../build.py", "write relative paths of files, or FOLDER/*"),
+        ("- docker/build.py", "- ./docker/build.py", "write relative paths of files, or FOLDER/*"),
+        ("- docker/patch/*", "- docker/*/patch", "write relative paths of files, or FOLDER/*"),
+        ("- docker/patch/*", "- '*'", "write relative paths of files, or FOLDER/*"),
+        ("- docker/patch/*", "- docker//patch", "write relative paths of files, or FOLDER/*"),
+        ("- docker/patch/*", "- docker/patch/", "write relative paths of files, or FOLDER/*"),
+        ("- docker/patch/*", "- docker/[ab]", "write relative paths of files, or FOLDER/*"),
+        ("- docker/patch/*", "- docker/build.py", "an entry is given twice"),
+        ("label: miles.image-inputs", "label: Miles inputs", "not a label of an image"),
+        ("rebuild_label: rebuild-ci-image", "rebuild_label: ' x'", "not a label of a pull request"),
+        ("        rebuild_label: rebuild-ci-image\n", "", "rebuild_label missing"),
+        ("label: miles.image-inputs", "label: miles.image-inputs\n        rebuild: x", "`rebuild` is not a field"),
         ("/data/miles_ci/models: /root/models", "/data/../models: /root/models", "not an absolute path"),
     ],
 )
