@@ -11,9 +11,9 @@ CI = Path(__file__).parent.parent / "ci"
 LAYERS = (
     {"errors", "text", "paths"},
     {"console", "ref", "yaml_reader"},
-    {"inventory", "directives", "lock", "event", "policy", "process"},
+    {"inventory", "directives", "diff", "lock", "event", "policy", "process"},
     {"inventory_file", "registration", "refs", "selection", "exit_codes_lost"},
-    {"scan_cache", "sharding", "facts", "options"},
+    {"scan_cache", "sharding", "facts", "options", "stage_selection", "image_decision"},
     {"tree", "workspace", "plan"},
     {"explain", "check", "main", "nox_session", "commands"},
 )
@@ -31,6 +31,7 @@ DECISIONS = (
         "exit_codes_lost",
         "diff",
         "stage_selection",
+        "image_decision",
     ),
 )
 EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}

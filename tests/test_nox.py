@@ -234,6 +234,17 @@ def test_invoke_refs_says_origin_and_commit(tmp_path: Path) -> None:
     assert [entry["origin"] for entry in rocm["dependencies"]] == ["image", "image"]
 
 
+def test_invoke_image_inputs(tmp_path: Path) -> None:
+    miles = workspace(tmp_path / "miles", {"requirements.txt": "ray\n"})
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "a"]):
+        subprocess.run(["git", *command], cwd=miles, check=True)
+    found = answer("image-inputs", "--workspace", str(miles), "--rev", "HEAD")
+    assert [entry["path"] for entry in found["inputs"]] == ["requirements.txt"]
+    assert len(found["hash"]) == 64
+    refused = program("invoke", "image-inputs", "--workspace", str(miles), "--rev", "HEAD^1")
+    assert (refused.returncode, "is not a commit" in refused.stderr) == (2, True)
+
+
 def test_invoke_explain(tmp_path: Path) -> None:
     found = answer("explain", "tests/e2e/megatron/test_tiny_ckpt.py", "--labels", "run-ci-ckpt")
     (registration,) = found["registrations"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ci.diff import Unusable, parse_diff
-from ci.directives import read_directives
 from ci.errors import UsageError
+from ci.image_decision import ImageRequest, decide_image
 from ci.inventory import Inventory
 from ci.plan import plan_data, plan_stage
 from ci.policy import Trigger, parse_labels, resolve_policy
@@ -146,11 +146,19 @@ def test_stage_selection(case: dict[str, Any], live_tree: Tree, inventory: Inven
     assert sorted(decision.stage.name for decision in decisions if not decision.starts) == case["out"]["skipped"]
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in cases("images") if "body" in case["in"]], ids=lambda case: json.dumps(case["in"])[:60]
-)
-def test_image_directive_is_read(case: dict[str, Any]) -> None:
-    """Of the image pairs this is the directive; the decision itself belongs to the plan of a whole run."""
-    found = read_directives(case["in"]["body"], ["ci-image-tag"]).get("ci-image-tag")
-    assert found is not None
-    assert found.value == case["in"]["body"].split()[1]
+@pytest.mark.parametrize("case", cases("images"), ids=lambda case: json.dumps(case["in"])[:60])
+def test_images(case: dict[str, Any], inventory: Inventory) -> None:
+    given, expected = case["in"], case["out"]
+    assert given.keys() <= {"tag", "body", "pr_image", "number"}
+    request = ImageRequest(
+        given=given.get("tag", ""),
+        own_image=int(given["number"]) if given.get("pr_image") == "true" else None,
+        body=given.get("body", ""),
+    )
+    image = inventory.backends["cuda"].image
+    assert image is not None
+    if expected["rc"]:
+        with pytest.raises(UsageError):
+            decide_image(request, image)
+    else:
+        assert decide_image(request, image).image == expected["image"]
