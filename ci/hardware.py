@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ci.accelerators import (
@@ -58,11 +58,14 @@ TOOLS: Mapping[str, Tool] = {
 }
 
 
-def require(stage: Stage, environ: Mapping[str, str], *, any_class: bool = False) -> tuple[Accelerator, ...]:
+def require(
+    stage: Stage, environ: Mapping[str, str], *, any_class: bool = False, engines: Sequence[str] = ()
+) -> tuple[Accelerator, ...]:
     """The visible accelerators, once they answer and are enough for the stage.
 
     A driver that is still torn down after an earlier job is waited for (60 tries, 2 s apart); a tool that is
-    not installed is not. ``any_class`` takes other hardware than the stage's, not fewer devices.
+    not installed is not. ``any_class`` takes other hardware than the stage's, not fewer devices. ``engines``: those
+    of containers that can be offered instead.
 
     Raises:
         InfrastructureError: they are not to be had; says what is missing and what can be done instead.
@@ -70,6 +73,8 @@ def require(stage: Stage, environ: Mapping[str, str], *, any_class: bool = False
     tool = TOOLS[stage.backend]
     wanted = f"{stage.name} needs {stage.gpus}×{stage.hardware}"
     instead = "--list-only shows what it would run; --any-hardware takes another class"
+    if engines:
+        instead += f"; --container {engines[0]} runs it in its image"
     if shutil.which(tool.program, path=environ.get("PATH")) is None:
         raise InfrastructureError(f"{wanted}; this machine has no {tool.program}", hint=instead)
     devices = visible(_wait(tool, environ, wanted), environ.get(tool.variable))

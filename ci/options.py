@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ci.errors import UsageError
+from ci.image import parse_tag
 from ci.inventory import Inventory
 from ci.text import did_you_mean, show
 
@@ -33,6 +34,16 @@ def _format(text: str) -> str:
     if text not in {"text", "json"}:
         raise argparse.ArgumentTypeError(f"`{show(text, 40)}` is not text or json")
     return text
+
+
+def _engine(text: str) -> str:
+    if text not in {"", "docker", "podman"}:
+        raise argparse.ArgumentTypeError(f"`{show(text, 40)}` is not docker or podman")
+    return text
+
+
+def _tag(text: str) -> str:
+    return parse_tag(text, "--image") if text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +118,17 @@ GPU = (
         read=_seconds,
         help="seconds for each file of a GPU stage (else 1.25 × its est_time, half an hour at least)",
     ),
+    Option(name="clean-host", help="remove what dead runs left on this host (it is only listed otherwise)"),
+)
+CONTAINER = (
+    Option(name="container", value="ENGINE", read=_engine, help="run inside the stage's image, with docker or podman"),
+    Option(
+        name="image",
+        value="TAG",
+        read=_tag,
+        help="with --container: the tag of the image (else the event's input, the PR text's, the inventory's)",
+    ),
+    Option(name="dry-run", help="with --container: print the command that would run, and stop"),
 )
 ENVIRONMENT = (
     Option(

@@ -30,6 +30,11 @@ class StagePlan:
         return self.stage.name if self.partition is None else f"{self.stage.name} ({self.partition.id})"
 
     @property
+    def folder(self) -> str:
+        """The name of its folder of results; a partition has its own, because one call of Nox runs several."""
+        return self.stage.name if self.partition is None else f"{self.stage.name}-{self.partition.id}"
+
+    @property
     def est_time(self) -> float:
         """Seconds that the enabled files are expected to take, one after the other."""
         return sum(registration.est_time for registration in self.enabled)

@@ -135,6 +135,13 @@ def tree_memory(spared: frozenset[int]) -> int:
     return total
 
 
+def started_at(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; with its id that tells it from all others. None: unknown."""
+    with suppress(ValueError, IndexError):
+        return int(_stat(pid)[19])
+    return None
+
+
 def _collect_zombies(spared: frozenset[int]) -> None:
     for pid in children() - spared:
         with suppress(ChildProcessError):

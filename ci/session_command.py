@@ -9,10 +9,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ci.console import say, warn
+from ci.container import refuse_misplaced
 from ci.errors import ExitCode, UsageError
 from ci.facts import Facts, Given, for_backend, read_facts
 from ci.inventory import Inventory, Stage
-from ci.options import ENVIRONMENT, EVENT, GPU, POLICY, REFS, RUN, WORKSPACE, Option, Parser, early_value, ref_options
+from ci.options import (
+    CONTAINER,
+    ENVIRONMENT,
+    EVENT,
+    GPU,
+    POLICY,
+    REFS,
+    RUN,
+    WORKSPACE,
+    Option,
+    Parser,
+    early_value,
+    ref_options,
+)
 from ci.plan import StagePlan, plan_text
 from ci.policy import resolve_policy
 from ci.refs import decide_refs
@@ -38,6 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     workspace = find_workspace(early_value(rest, "--workspace"), environ=os.environ, started_in=started_in)
     options = _parser(stage_name, workspace.inventory, *_INTERNAL).read(rest)
     stage = find_stage(stage_name, workspace)
+    refuse_misplaced(
+        stage,
+        container=options.container,
+        image=options.image,
+        dry_run=options.dry_run,
+        list_only=options.list_only,
+    )
     say(f"workspace: {show(workspace.root)} ({workspace.origin})")
     facts = read_facts(
         _given(options, workspace.inventory), workspace.inventory, workspace=workspace.root, started_in=started_in
@@ -49,6 +70,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.list_only:
         print(plan_text(plan))
         return ExitCode.OK
+    if options.container:
+        from ci.container_run import run_in_container
+
+        declared = (*_declared(workspace.inventory), *_INTERNAL)
+        return run_in_container(options, workspace, plan, facts, declared=declared, started_in=started_in)
     return _run(options, workspace, plan, facts, started_in)
 
 
@@ -89,18 +115,18 @@ def _partition(options: Namespace, stage: Stage) -> Partition | None:
     return partition
 
 
+def _declared(inventory: Inventory) -> tuple[Option, ...]:
+    """The options that decide what is run, wherever that is."""
+    refs = ref_options(inventory)
+    return (*WORKSPACE, *EVENT, *POLICY, *refs, *REFS, *RUN, *GPU, *ENVIRONMENT)
+
+
 def _parser(stage: str, inventory: Inventory, *internal: Option) -> Parser:
     return Parser(
         f"nox -s {stage} --",
         "Run this stage as CI does, or list what it would run.",
-        *WORKSPACE,
-        *EVENT,
-        *POLICY,
-        *ref_options(inventory),
-        *REFS,
-        *RUN,
-        *GPU,
-        *ENVIRONMENT,
+        *_declared(inventory),
+        *CONTAINER,
         *internal,
     )
 

@@ -11,6 +11,7 @@ from ci import git
 from ci.child_environment import commit_name, compose
 from ci.console import say
 from ci.cpu import CpuRun, run_cpu
+from ci.engine import installed_engines
 from ci.errors import ExitCode
 from ci.facts import Facts
 from ci.hardware import require
@@ -38,7 +39,7 @@ def run_session(
     """Obtain sources, build the environment, then run; what a Nox session does."""
     die_with_parent(signal.SIGTERM)
     parent = started_in / options.results if options.results else REPOSITORY / "results"
-    results = _results_folder(parent, plan)
+    results = parent / plan.folder
     if not plan.enabled:
         nothing = Setup(python="", sources=(), number=None, rerun="", facts={})
         return _run(options, workspace, plan, nothing, results)
@@ -50,7 +51,7 @@ def run_session(
 def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
     """Run with the interpreter and trees that were given: ``python -m ci.suite`` without a session."""
     _require_hardware(options, plan)
-    results = Path(options.results).absolute() if options.results else _results_folder(REPOSITORY / "results", plan)
+    results = Path(options.results).absolute() if options.results else REPOSITORY / "results" / plan.folder
     return _run(options, workspace, plan, given_setup(options, workspace, plan), results)
 
 
@@ -142,10 +143,7 @@ def _script_run(  # noqa: PLR0917 - all of them are needed, and each is of a typ
 
 def _require_hardware(options: Namespace, plan: StagePlan) -> None:
     if plan.stage.gpus:
-        for device in require(plan.stage, os.environ, any_class=options.any_hardware):
+        # `python -m ci.suite` has no containers
+        engines = installed_engines(os.environ) if "container" in options else ()
+        for device in require(plan.stage, os.environ, any_class=options.any_hardware, engines=engines):
             say(f"hardware: {device.index} {show(device.name, 60)}, {device.used / (1 << 30):.1f} GiB in use")
-
-
-def _results_folder(parent: Path, plan: StagePlan) -> Path:
-    """A folder for each partition, because one call of Nox runs several."""
-    return parent / (plan.stage.name if plan.partition is None else f"{plan.stage.name}-{plan.partition.id}")
