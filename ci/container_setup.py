@@ -13,7 +13,7 @@ from ci.container import ContainerRun, Mount, container_name, merged_mounts, pas
 from ci.errors import UsageError
 from ci.facts import Facts
 from ci.hardware import TOOLS
-from ci.image import INPUT, choose_image
+from ci.image_decision import INPUT, ImageRequest, decide_image
 from ci.options import Option
 from ci.paths import REPOSITORY, cache_dir
 from ci.plan import StagePlan
@@ -48,10 +48,11 @@ def container_run(
             hint=f"add backends.{backend.name}.image there",
         )
     dispatched = facts.event.inputs.get(INPUT, "") if facts.event else ""
-    chosen = choose_image(backend.image, given=options.image, dispatched=dispatched, body=facts.refs.body)
+    # a pull request's own image is the run's business, which hands its tag over with --image
+    chosen = decide_image(ImageRequest(given=options.image or dispatched, body=facts.refs.body), backend.image)
     for warning in chosen.warnings:
         warn(f"PR text, {warning}")
-    say(f"image: {show(chosen.name)} (from {show(chosen.origin)})")
+    say(f"image: {chosen.image} ({chosen.reason})")
     values, named = _named_paths(options, facts, started_in)
     values |= {"workspace": str(workspace.root), "started_in": str(started_in)}
     cache = cache_path(os.environ)
@@ -59,7 +60,7 @@ def container_run(
         _mount(REPOSITORY, "this repository", writable=True),
         _mount(workspace.root, "the workspace", writable=True),
         Mount(source=os.path.realpath(cache), target=cache, writable=True, what="the cache"),
-        _mount(results_parent(options, started_in), "the results", writable=True),
+        _mount(results_parent(options, started_in), "--results" if options.results else "the results", writable=True),
         *named,
         *_git_folders([workspace.root, *(Path(mount.source) for mount in named)]),
         *_step_files(os.environ),
@@ -70,7 +71,7 @@ def container_run(
         engine=options.container,
         name=container_name(plan.stage.name, partition, f"{os.getpid()}-{secrets.token_hex(3)}"),
         owner=f"{host()}/{os.getpid()}/{started_at(os.getpid())}",
-        image=chosen.name,
+        image=chosen.image,
         options=backend.image.options,
         mounts=merged_mounts(own, backend.image, inventory.dependencies),
         variables=passed_variables(

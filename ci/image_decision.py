@@ -9,6 +9,8 @@ from ci.errors import UsageError
 from ci.inventory import Image
 from ci.text import show
 
+# of a manual dispatch; ROCm has the input without the directive
+INPUT = "ci_image_tag"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
@@ -72,12 +74,12 @@ def decide_image(request: ImageRequest, image: Image) -> ImageDecision:
     directive = None if image.directive is None else directives.get(image.directive)
     own = request.own_image if image.inputs is not None else None
     if request.given:
-        tag, origin, reason = _tag(request.given, "the image tag given"), "given", "the tag was given to this run"
+        tag, origin, reason = image_tag(request.given, "the image tag given"), "given", "the tag was given to this run"
     elif own is not None:
         tag, origin, reason = pull_request_tag(own), "own-image", f"pull request {own} has an image of its own"
     elif directive is not None:
         where = f"line {directive.line} of the pull request's text"
-        tag, origin = _tag(directive.value, f"{directive.name} in {where}"), "directive"
+        tag, origin = image_tag(directive.value, f"{directive.name} in {where}"), "directive"
         reason = f"{directive.name} in {where} names it"
     else:
         tag, origin, reason = image.tag, "default", "nothing names another tag"
@@ -87,7 +89,8 @@ def decide_image(request: ImageRequest, image: Image) -> ImageDecision:
     )
 
 
-def _tag(text: str, where: str) -> str:
+def image_tag(text: str, where: str) -> str:
+    """The text if it is a bare tag; the error says where it was written."""
     try:
         return parse_tag(text)
     except UsageError as error:

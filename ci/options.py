@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ci.errors import UsageError
-from ci.image import parse_tag
+from ci.image_decision import image_tag
 from ci.inventory import Inventory
 from ci.text import did_you_mean, show
 
@@ -43,7 +43,7 @@ def _engine(text: str) -> str:
 
 
 def _tag(text: str) -> str:
-    return parse_tag(text, "--image") if text else ""
+    return image_tag(text, "--image") if text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

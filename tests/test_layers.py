@@ -14,7 +14,7 @@ LAYERS = (
     {"inventory", "directives", "diff", "lock", "event", "policy", "process"},
     {"inventory_file", "registration", "refs", "selection", "exit_codes_lost"},
     {"scan_cache", "sharding", "facts", "options", "stage_selection", "image_decision"},
-    {"tree", "workspace", "plan"},
+    {"tree", "workspace", "plan", "container"},
     {"explain", "check", "main", "nox_session", "commands"},
 )
 DECISIONS = (
@@ -32,6 +32,7 @@ DECISIONS = (
         "diff",
         "stage_selection",
         "image_decision",
+        "container",
     ),
 )
 EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}
