@@ -19,10 +19,11 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process that holds accelerator memory, in bytes."""
+    """A process that holds accelerator memory, in bytes. ``device``: uuid, empty where the tool does not say."""
 
     pid: int
     used: int
+    device: str = ""
 
 
 def parse_nvidia(text: str) -> tuple[Accelerator, ...]:
@@ -38,13 +39,16 @@ def parse_nvidia(text: str) -> tuple[Accelerator, ...]:
 
 
 def parse_nvidia_holders(text: str) -> tuple[Holder, ...]:
-    """Answer of ``nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits`` (MiB).
+    """Answer of ``nvidia-smi --query-compute-apps=pid,used_memory,gpu_uuid --format=csv,noheader,nounits`` (MiB).
 
     Raises:
         ValueError: it is another answer.
     """
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if row]
-    return tuple(Holder(pid=int(pid), used=int(used) << 20 if used.isdigit() else 0) for pid, used in rows)
+    return tuple(
+        Holder(pid=int(pid), used=int(used) << 20 if used.isdigit() else 0, device="".join(device))
+        for pid, used, *device in rows
+    )
 
 
 def parse_rocm(text: str) -> tuple[Accelerator, ...]:

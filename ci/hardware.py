@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ci.accelerators import (
@@ -19,8 +19,11 @@ from ci.accelerators import (
 from ci.console import say
 from ci.errors import InfrastructureError
 from ci.inventory import Stage
+from ci.proc import has_open
 from ci.text import show
 
+# whoever uses an accelerator has one of these open
+DEVICE_NODES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri/renderD*")
 _TRIES = 60
 _PAUSE = 2.0
 _TIMEOUT = 30
@@ -43,7 +46,7 @@ TOOLS: Mapping[str, Tool] = {
         program="nvidia-smi",
         variable="CUDA_VISIBLE_DEVICES",
         devices=("--query-gpu=index,uuid,name,memory.used", "--format=csv,noheader,nounits"),
-        holders=("--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"),
+        holders=("--query-compute-apps=pid,used_memory,gpu_uuid", "--format=csv,noheader,nounits"),
         parse_devices=parse_nvidia,
         parse_holders=parse_nvidia_holders,
     ),
@@ -102,6 +105,43 @@ def memory_holders(backend: str, environ: Mapping[str, str]) -> tuple[Holder, ..
         return tool.parse_holders(_ask(tool, tool.holders, environ))
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
+
+
+def memory_of(
+    pids: Iterable[int], backend: str, environ: Mapping[str, str], *, nodes: Sequence[str] = DEVICE_NODES
+) -> dict[int, int]:
+    """Process → bytes of accelerator memory, of those of ``pids`` that hold some.
+
+    The vendor's tool is slow: it is asked only when one of them has a device open.
+    """
+    having = {pid for pid in pids if has_open(pid, nodes)}
+    return _summed(holder for holder in memory_holders(backend, environ) if holder.pid in having) if having else {}
+
+
+def visible_holders(backend: str, environ: Mapping[str, str], *, nodes: Sequence[str] = DEVICE_NODES) -> dict[int, int]:
+    """Process → bytes of accelerator memory on the visible devices, of processes that can be told apart.
+
+    The tools may name processes by the ids of another PID namespace, so that only one that has a device open
+    is believed. Where devices are hidden and the tool does not say which one a process uses (ROCm), it may be
+    on a hidden one and is left out.
+    """
+    tool = TOOLS[backend]
+    setting = environ.get(tool.variable)
+    holders = memory_holders(backend, environ)
+    if setting is not None and holders:
+        try:
+            shown = {device.uuid for device in visible(_devices(tool, environ), setting)} - {""}
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return {}
+        holders = tuple(holder for holder in holders if holder.device in shown)
+    return _summed(holder for holder in holders if has_open(holder.pid, nodes))
+
+
+def _summed(holders: Iterable[Holder]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for holder in holders:
+        total[holder.pid] = total.get(holder.pid, 0) + holder.used
+    return total
 
 
 def _wait(tool: Tool, environ: Mapping[str, str], wanted: str) -> tuple[Accelerator, ...]:

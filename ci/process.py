@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci.text import show
+from ci.proc import age_of, command_of, state
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -154,7 +154,7 @@ def _living(spared: frozenset[int]) -> Iterator[int]:
     while pending:
         pid = pending.pop(0)
         pending.extend(_children_of(str(pid)))
-        if _state(pid) not in {"Z", "X", ""}:
+        if state(pid) not in {"Z", "X", ""}:
             yield pid
 
 
@@ -165,22 +165,5 @@ def _children_of(pid: str) -> Iterator[int]:
                 yield from map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
 
 
-def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat after the name, which may hold anything; empty when it is gone."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return []
-
-
-def _state(pid: int) -> str:
-    fields = _stat(pid)
-    return fields[0] if fields else ""
-
-
 def _describe(pid: int) -> Reaped:
-    command, age = "", 0.0
-    with suppress(OSError, ValueError, IndexError):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        started = int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
-        age = max(0.0, float(Path("/proc/uptime").read_text().split()[0]) - started)
-    return Reaped(pid=pid, command=show(command or "?", 200), age=round(age, 1))
+    return Reaped(pid=pid, command=command_of(pid), age=age_of(pid))

@@ -5,10 +5,13 @@ import signal
 import tempfile
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ci import git
 from ci.child_environment import commit_name, compose
+from ci.clean_host import look_for_leftovers
 from ci.console import say
 from ci.cpu import CpuRun, run_cpu
 from ci.engine import installed_engines
@@ -43,16 +46,18 @@ def run_session(
     if not plan.enabled:
         nothing = Setup(python="", sources=(), number=None, rerun="", facts={})
         return _run(options, workspace, plan, nothing, results)
-    _require_hardware(options, plan)
+    machine = _require_hardware(options, plan)
     setup = session_setup(options, workspace, plan, facts, refs, started_in=started_in, results=results)
+    setup = replace(setup, facts={**setup.facts, **machine})
     return _run(options, workspace, plan, setup, results)
 
 
 def run_given(options: Namespace, workspace: Workspace, plan: StagePlan) -> int:
     """Run with the interpreter and trees that were given: ``python -m ci.suite`` without a session."""
-    _require_hardware(options, plan)
+    machine = _require_hardware(options, plan)
     results = Path(options.results).absolute() if options.results else REPOSITORY / "results" / plan.folder
-    return _run(options, workspace, plan, given_setup(options, workspace, plan), results)
+    setup = given_setup(options, workspace, plan)
+    return _run(options, workspace, plan, replace(setup, facts={**setup.facts, **machine}), results)
 
 
 def _run(options: Namespace, workspace: Workspace, plan: StagePlan, setup: Setup, results: Path) -> int:
@@ -141,9 +146,12 @@ def _script_run(  # noqa: PLR0917 - all of them are needed, and each is of a typ
     )
 
 
-def _require_hardware(options: Namespace, plan: StagePlan) -> None:
-    if plan.stage.gpus:
-        # `python -m ci.suite` has no containers
-        engines = installed_engines(os.environ) if "container" in options else ()
-        for device in require(plan.stage, os.environ, any_class=options.any_hardware, engines=engines):
-            say(f"hardware: {device.index} {show(device.name, 60)}, {device.used / (1 << 30):.1f} GiB in use")
+def _require_hardware(options: Namespace, plan: StagePlan) -> dict[str, Any]:
+    """Facts of the machine, once it has what the stage needs."""
+    if not plan.stage.gpus:
+        return {}
+    # `python -m ci.suite` has no containers
+    engines = installed_engines(os.environ) if "container" in options else ()
+    for device in require(plan.stage, os.environ, any_class=options.any_hardware, engines=engines):
+        say(f"hardware: {device.index} {show(device.name, 60)}, {device.used / (1 << 30):.1f} GiB in use")
+    return {"leftovers": look_for_leftovers(plan.stage.backend, os.environ, clean=options.clean_host)}

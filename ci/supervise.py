@@ -12,6 +12,8 @@ from types import FrameType
 from typing import IO
 
 from ci import process
+from ci.mark import VARIABLE
+from ci.proc import own_mark
 from ci.process import Reaped
 from ci.show_output import Output
 from ci.text import show
@@ -98,7 +100,8 @@ class Supervisor:
         self._recent.clear()
         self._early.clear()
         self._timed_out, self._peak = False, 0
-        child = process.start(command, cwd=cwd, env=env)
+        mark = own_mark()
+        child = process.start(command, cwd=cwd, env={**env, VARIABLE: str(mark)} if mark else env)
         self._output.begin(title)
         try:
             self._follow(child, tick, limit)

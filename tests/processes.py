@@ -1,11 +1,17 @@
 """What tests of processes share: looking for a process, and waiting for something to become true."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+# a process table of its own; the namespace, and all in it, ends with its first process
+UNSHARE = ("unshare", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--pid", "--fork", "--mount-proc")
 
 
 def alive(pid: int) -> bool:
@@ -34,3 +40,24 @@ def pids_in(file: Path) -> list[int]:
 def process_count() -> int:
     """Processes of this machine that are not zombies."""
     return sum(alive(int(name)) for name in os.listdir("/proc") if name.isdigit())
+
+
+def in_own_process_table(scenario: Callable[[Path], None], folder: Path) -> None:
+    """Call a function of a test module where no processes are but those that it starts.
+
+    What looks at all processes, or ends some that are not its own, then touches nobody else's.
+    """
+    if subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a PID namespace here")
+    code = f"import sys, pathlib, {scenario.__module__} as m; m.{scenario.__name__}(pathlib.Path(sys.argv[1]))"
+    ran = subprocess.run(
+        [*UNSHARE, sys.executable, "-c", code, str(folder)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=110,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout

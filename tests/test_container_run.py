@@ -300,7 +300,11 @@ def test_an_engine_that_is_not_there_is_infrastructure(tmp_path: Path, engine: E
         (STAGE, ["--dry-run"], "--dry-run has no meaning without --container"),
         ("stage-a-cpu", ["--container", "docker"], "stage-a-cpu is a CPU stage"),
         (STAGE, ["--container", "runc"], "`runc` is not docker or podman"),
-        (STAGE, ["--container", "docker", "--image", "radixark/miles:dev"], "the repository is fixed, give the tag alone"),
+        (
+            STAGE,
+            ["--container", "docker", "--image", "radixark/miles:dev"],
+            "the repository is fixed, give the tag alone",
+        ),
         (STAGE, ["--container", "docker", "--dry-run", "--list-only"], "give one of them"),
         (STAGE, ["--container", "docker", "--dry-run", "--results", "a,b"], "--results: "),
         (STAGE, ["--container", "docker", "--dry-run", "--sglang", "path:nowhere"], "nowhere is not a folder"),

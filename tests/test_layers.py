@@ -10,7 +10,7 @@ CI = Path(__file__).parent.parent / "ci"
 # facts → policy → plan → refs, sources, environment → run → results → commands
 LAYERS = (
     {"errors", "text", "paths"},
-    {"console", "ref", "yaml_reader"},
+    {"console", "ref", "yaml_reader", "mark", "proc"},
     {"inventory", "directives", "diff", "lock", "event", "policy", "process"},
     {"inventory_file", "registration", "refs", "selection", "exit_codes_lost"},
     {"scan_cache", "sharding", "facts", "options", "stage_selection", "image_decision"},
@@ -33,6 +33,8 @@ DECISIONS = (
         "stage_selection",
         "image_decision",
         "container",
+        "leftovers",
+        "mark",
     ),
 )
 EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}
