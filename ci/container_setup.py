@@ -17,7 +17,7 @@ from ci.image_decision import INPUT, ImageRequest, decide_image
 from ci.options import Option
 from ci.paths import REPOSITORY, cache_dir
 from ci.plan import StagePlan
-from ci.process import started_at
+from ci.proc import started as started_at
 from ci.text import show
 from ci.workspace import Workspace
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ci.container import LABEL
 from ci.errors import InfrastructureError
-from ci.process import started_at
+from ci.proc import started as started_at
 from ci.text import show
 
 ENGINES = ("docker", "podman")

@@ -11,9 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ci.proc import age_of, command_of, state
@@ -27,11 +27,17 @@ _PAUSE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """A process that had to be ended. ``age`` in seconds."""
+    """A process that had to be ended. ``age`` in seconds; ``memory``: accelerator bytes, None where none are known."""
 
     pid: int
     command: str
     age: float
+    memory: int | None = None
+
+
+def no_memory(_pids: Iterable[int]) -> Mapping[int, int]:
+    """Nothing is known of anybody's accelerator memory."""
+    return {}
 
 
 def is_linux() -> bool:
@@ -93,13 +99,22 @@ def children() -> frozenset[int]:
     return frozenset(_children_of("self"))
 
 
-def end_descendants(spared: frozenset[int], *, polite: float = _POLITE) -> tuple[Reaped, ...]:
+def end_descendants(
+    spared: frozenset[int],
+    *,
+    polite: float = _POLITE,
+    memory_of: Callable[[Iterable[int]], Mapping[int, int]] = no_memory,
+) -> tuple[Reaped, ...]:
     """End every descendant but ``spared`` and theirs; what was alive, in the order found.
 
     SIGTERM first, SIGKILL after ``polite`` seconds, and again for whatever was forked meanwhile, for ten
     seconds at most. The caller has already waited for the children that it wants the exit codes of.
+    ``memory_of``: process → accelerator bytes, asked once and only when something is alive.
     """
-    found: dict[int, Reaped] = {}
+    found = {pid: _describe(pid) for pid in _living(spared)}
+    if found:
+        held = memory_of(found)
+        found = {pid: replace(entry, memory=held.get(pid)) for pid, entry in found.items()}
     termed: set[int] = set()
     started = time.monotonic()
     while (now := time.monotonic()) - started < polite + _BOUND:
@@ -133,13 +148,6 @@ def tree_memory(spared: frozenset[int]) -> int:
         with suppress(OSError, ValueError, IndexError):
             total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
     return total
-
-
-def started_at(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; with its id that tells it from all others. None: unknown."""
-    with suppress(ValueError, IndexError):
-        return int(_stat(pid)[19])
-    return None
 
 
 def _collect_zombies(spared: frozenset[int]) -> None:

@@ -1,10 +1,6 @@
 """What came of a run, as frozen values, and the files that say it.
 
-``results.json``, schema 1: ``schema``, ``facts`` (suite, backend, partition, cadence, policy, refs, python,
-left_out, …), ``exit_code``, ``interrupted``, ``duration`` (s), ``files`` (each with ``file``, ``verdict``,
-``duration``, ``tests`` by outcome, ``reason``, ``tail``, and ``attempts``: see ``Attempt``; only files that are
-run as scripts have them), ``reaped`` (``pid``, ``command``, ``age``), ``infrastructure`` (null, or why not all ran),
-``fault`` (null, or how pytest failed although no file did).
+``results.json`` has the shape that ``ci/results.schema.json`` declares and explains.
 """
 
 import enum
@@ -19,6 +15,7 @@ from ci.junit import junit_xml
 from ci.process import Reaped
 from ci.text import show
 
+# a reader of an older number must not be misled: fields are added under the same number, changed under the next
 SCHEMA = 1
 
 
@@ -63,13 +60,14 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a file. ``started``: UTC; ``duration``, ``limit`` in seconds; ``peak_memory`` in bytes.
+    """One start of a file. ``started``, ``ended``: UTC; ``duration``, ``limit`` in seconds; ``peak_memory`` in bytes.
 
     ``code``: exit code, -N for signal N. ``retry``: why another attempt followed or not.
     """
 
     number: int
     started: str
+    ended: str
     duration: float
     limit: float
     status: Status

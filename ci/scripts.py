@@ -5,14 +5,16 @@ import json
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ci import process
 from ci.errors import InfrastructureError
-from ci.hardware import memory_holders, used_memory
+from ci.hardware import DEVICE_NODES, memory_of, used_memory
+from ci.limits import limit_of
+from ci.memory_return import memory_fault
 from ci.metric_records import merge_records
 from ci.ports import VARIABLE as PORT_VARIABLE
 from ci.ports import port_range
@@ -24,11 +26,7 @@ from ci.supervise import Ended, Stop, Supervisor
 from ci.text import show
 
 RECORD_VARIABLE = "MILES_CI_GATE_RECORD_DIR"
-_LEAST_LIMIT = 1800.0
-_SHARE = 1.25
 _RETRY_LIMIT = 600.0
-_MEMORY_SLACK = 1 << 30
-_MEMORY_WAIT = 10.0
 _OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
@@ -37,7 +35,7 @@ class ScriptRun:
     """One run. ``timeout``: seconds for each file instead of its own limit. ``attempts``: at most, by backend.
 
     ``retry_pause``: seconds before another attempt. ``shared``: a folder where the runners of this host meet,
-    for their ports.
+    for their ports. ``nodes``: shell patterns of the files that whoever uses an accelerator has open.
     """
 
     title: str
@@ -53,11 +51,7 @@ class ScriptRun:
     timeout: float | None
     retry_pause: float
     shared: str
-
-
-def limit_of(registration: Registration, timeout: float | None) -> float:
-    """Seconds that one attempt may take: the one given, else 1.25 × est_time and half an hour at least."""
-    return timeout if timeout is not None else max(_LEAST_LIMIT, _SHARE * registration.est_time)
+    nodes: tuple[str, ...] = DEVICE_NODES
 
 
 def run_scripts(run: ScriptRun, output: Output, stop: Stop) -> SuiteOutcome:
@@ -84,7 +78,7 @@ def run_scripts(run: ScriptRun, output: Output, stop: Stop) -> SuiteOutcome:
         before = used_memory(run.backend, run.env)
         results[file] = _File(run, registration, output, stop).run()
         failed = failed or results[file].verdict is Verdict.FAILED
-        infrastructure = _memory_fault(run, before)
+        infrastructure = memory_fault(run.backend, run.env, before, lambda: stop.count > 0)
     output.clear()
     return SuiteOutcome(
         files=tuple(results[registration.file] for registration in run.registrations),
@@ -135,7 +129,7 @@ class _File:
                     hint="give another folder with --results DIR",
                 ) from error
             base = stack.enter_context(port_range(Path(self._run.shared)))
-            supervisor = Supervisor(self._output, stream, self._stop, self._run.grace)
+            supervisor = Supervisor(self._output, stream, self._stop, self._run.grace, memory_of=self._memory_of)
             env = {**self._run.env, PORT_VARIABLE: str(base), RECORD_VARIABLE: str(records)}
             try:
                 ended = supervisor.run(
@@ -156,6 +150,7 @@ class _File:
         attempt = Attempt(
             number=number,
             started=began.isoformat(timespec="milliseconds"),
+            ended=dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
             duration=round(time.monotonic() - started, 3),
             limit=limit,
             status=status,
@@ -169,6 +164,9 @@ class _File:
         if status is Status.PASSED:
             self._write_metrics(records)
         return attempt, tail, again
+
+    def _memory_of(self, pids: Iterable[int]) -> Mapping[int, int]:
+        return memory_of(pids, self._run.backend, self._run.env, nodes=self._run.nodes)
 
     def _decide(self, status: Status, tail: str, number: int) -> tuple[bool, str]:
         if status is Status.PASSED:
@@ -229,27 +227,6 @@ def _status(ended: Ended, *, interrupted: bool, oom_killed: bool) -> Status:
     if ended.code == -signal.SIGKILL and oom_killed:
         return Status.OUT_OF_MEMORY
     return Status.SIGNALLED if ended.code < 0 else Status.FAILED
-
-
-def _memory_fault(run: ScriptRun, before: int | None) -> str | None:
-    """Why the next file cannot have the accelerators' memory, or None; waits a while for it to come back."""
-    if before is None:
-        return None
-    until = time.monotonic() + _MEMORY_WAIT
-    while (now := used_memory(run.backend, run.env)) is not None and now > before + _MEMORY_SLACK:
-        if time.monotonic() > until:
-            held = ", ".join(_describe(holder.pid, holder.used) for holder in memory_holders(run.backend, run.env))
-            kept = f"{(now - before) / (1 << 30):.1f} GiB of accelerator memory did not come back"
-            return f"{kept}; held by {held or 'nobody known'}"
-        time.sleep(0.5)
-    return None
-
-
-def _describe(pid: int, used: int) -> str:
-    command = ""
-    with suppress(OSError):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    return f"process {pid} ({show(command or '?', 60)}, {used / (1 << 30):.1f} GiB)"
 
 
 def _oom_kills() -> int:

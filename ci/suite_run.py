@@ -12,12 +12,13 @@ from typing import Any
 from ci import git
 from ci.child_environment import commit_name, compose
 from ci.clean_host import look_for_leftovers
-from ci.console import say
+from ci.console import say, warn
 from ci.cpu import CpuRun, run_cpu
 from ci.engine import installed_engines
 from ci.errors import ExitCode
 from ci.facts import Facts
 from ci.hardware import require
+from ci.limits import job_warning
 from ci.paths import REPOSITORY
 from ci.plan import StagePlan, plan_data, plan_text
 from ci.process import die_with_parent
@@ -97,6 +98,9 @@ def _run_tests(  # noqa: PLR0917 - all of them are needed, and each is of a type
         say(f"not handed to the tests: {', '.join(environment.dropped)}")
     verify(setup.python, setup.expected, env=environment.variables, cwd=str(workspace.root))
     if plan.stage.gpus:
+        minutes = workspace.inventory.backends[plan.stage.backend].job_minutes
+        if warning := job_warning(plan.enabled, timeout=options.timeout_per_file, job_minutes=minutes):
+            warn(warning)
         return run_scripts(_script_run(options, workspace, plan, setup, environment.variables, results), Output(), stop)
     run = CpuRun(
         title=plan.title,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ci.errors import ExitCode
 from ci.plan import duration
+from ci.process import Reaped
 from ci.results import FileResult, SuiteOutcome, Verdict
 from ci.text import show
 
@@ -22,7 +23,7 @@ def summary(outcome: SuiteOutcome, *, title: str, results: str, rerun: str) -> l
         lines.append("slowest: " + ", ".join(f"{show(item.file, 80)} {duration(item.duration)}" for item in slowest))
     if outcome.reaped:
         lines.append("warning: tests left processes behind, which is a fault of theirs; they were ended:")
-        lines += [f"  {found.pid}  {found.age:g} s old  {found.command}" for found in outcome.reaped]
+        lines += [f"  {found.pid}  {found.age:g} s old{_held(found)}  {found.command}" for found in outcome.reaped]
     if outcome.infrastructure:
         lines.append(f"stopped, through no fault of a test: {show(outcome.infrastructure, 400)}")
     if outcome.fault:
@@ -58,6 +59,10 @@ def write_step_summary(outcome: SuiteOutcome, *, title: str, environ: Mapping[st
     except OSError as error:
         # the summary is a courtesy; the verdict stands without it
         print(f"the step summary cannot be written: {show(error.strerror)}", flush=True)
+
+
+def _held(found: Reaped) -> str:
+    return "" if found.memory is None else f", held {found.memory / (1 << 30):.1f} GiB of accelerator memory"
 
 
 def _cell(text: str) -> str:

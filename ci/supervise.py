@@ -5,7 +5,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -66,11 +66,21 @@ class Ended:
 class Supervisor:
     """Runs children one after the other; collects what had to be reaped after them.
 
-    ``log`` gets every byte; ``grace`` is the time to tear down in seconds. The process must be a reaper.
+    ``log`` gets every byte; ``grace`` is the time to tear down in seconds; ``memory_of`` knows the accelerator
+    memory of what has to be reaped. The process must be a reaper.
     """
 
-    def __init__(self, output: Output, log: IO[bytes], stop: Stop, grace: float) -> None:
+    def __init__(
+        self,
+        output: Output,
+        log: IO[bytes],
+        stop: Stop,
+        grace: float,
+        *,
+        memory_of: Callable[[Iterable[int]], Mapping[int, int]] = process.no_memory,
+    ) -> None:
         self._output, self._log, self._stop, self._grace = output, log, stop, grace
+        self._memory_of = memory_of
         self._spared = process.children()
         self._log_broken = False
         self._recent = bytearray()
@@ -186,7 +196,7 @@ class Supervisor:
 
     def _reap(self) -> None:
         known = {found.pid for found in self.reaped}
-        reaped = process.end_descendants(self._spared)
+        reaped = process.end_descendants(self._spared, memory_of=self._memory_of)
         self.reaped.extend(found for found in reaped if found.pid not in known)
 
 

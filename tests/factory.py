@@ -5,6 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
+from ci.paths import REPOSITORY
+
 VECTORS = Path(__file__).parent / "vectors"
 
 
@@ -51,3 +55,13 @@ def registered_workspace(root: Path, entries: Iterable[Mapping[str, Any]]) -> Pa
             files[entry["file"]] += registration_call(entry)
     tail = "\n\ndef test_nothing():\n    assert [value for value in range(3)] == [0, 1, 2]\n"
     return workspace(root, {path: source + tail for path, source in files.items()})
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """The results.json of a run, which must have the shape that its schema declares; empty when there is none."""
+    if not (file := folder / "results.json").exists():
+        return {}
+    document: dict[str, Any] = json.loads(file.read_text())
+    schema = json.loads((REPOSITORY / "ci/results.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(document)
+    return document

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.factory import workspace
+from tests.factory import read_results, workspace
 from tests.processes import alive, pids_in, wait_for
 
 REPOSITORY = Path(__file__).parent.parent
@@ -60,8 +60,7 @@ def run(tmp_path: Path, files: Mapping[str, str | bytes], *arguments: str, **env
     )
     output = ran.stdout.decode(errors="replace")
     assert "Traceback (most recent call last)" not in output.replace(FAIL, "") or "test_" in output
-    found = json.loads((results / "results.json").read_text()) if (results / "results.json").exists() else {}
-    return Ran(ran.returncode, output, found, results)
+    return Ran(ran.returncode, output, read_results(results), results)
 
 
 def test_every_verdict(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ DECISIONS = (
         "image_decision",
         "container",
         "leftovers",
+        "limits",
         "mark",
     ),
 )

@@ -1,5 +1,6 @@
 """GPU stages as processes: real hostile scripts, and a stand-in for nvidia-smi with the real one's answers."""
 
+import datetime as dt
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.factory import workspace
+from tests.factory import read_results, workspace
 from tests.processes import alive, pids_in, wait_for
 
 REPOSITORY = Path(__file__).parent.parent
@@ -22,6 +23,34 @@ case "$1" in
 --query-gpu*) cat "{folder}/devices" ;;
 --query-compute-apps*) cat "{folder}/holders" ;;
 esac
+"""
+
+
+# what the command line leaves fixed: {"root", "results", "backend", …} as JSON
+RUNNING = """
+import json, os, sys
+from ci.registration import Registration
+from ci.results import results_json
+from ci.scripts import ScriptRun, run_scripts
+from ci.show_output import Output
+from ci.supervise import Stop
+given = {"attempts": 1, "retry_pause": 0.1, "python": sys.executable, **json.loads(sys.argv[1])}
+root, results = given.pop("root"), given["results"]
+registrations = tuple(
+    Registration(file=f"tests/e2e/{name}", line=1, backend=given["backend"], suite="stage", est_time=1.0)
+    for name in sorted(os.listdir(f"{root}/tests/e2e"))
+)
+stop = Stop()
+with stop.listening(), open(os.devnull, "wb") as stream:
+    outcome = run_scripts(
+        ScriptRun(
+            title="stage", workspace=root, registrations=registrations, env={**os.environ, "PYTHONPATH": root},
+            keep_going=True, grace=5.0, timeout=None, shared=results, **given,
+        ),
+        Output(stream),
+        stop,
+    )
+print(results_json(outcome, {}))
 """
 
 
@@ -59,8 +88,7 @@ def environ(tmp_path: Path, **more: str) -> dict[str, str]:
 class Ran:
     def __init__(self, ran: subprocess.CompletedProcess[str], results: Path) -> None:
         self.code, self.output, self.folder = ran.returncode, ran.stdout, results
-        file = results / "results.json"
-        self.results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        self.results = read_results(results)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -87,6 +115,10 @@ def run(tmp_path: Path, files: Mapping[str, str], *arguments: str, **more: str) 
     return Ran(ran, tmp_path / "r")
 
 
+def seconds_between(first: str, second: str) -> float:
+    return (dt.datetime.fromisoformat(second) - dt.datetime.fromisoformat(first)).total_seconds()
+
+
 def test_each_file_is_a_process_of_its_own_and_its_exit_code_is_the_verdict(tmp_path: Path) -> None:
     ran = run(
         tmp_path,
@@ -98,6 +130,7 @@ def test_each_file_is_a_process_of_its_own_and_its_exit_code_is_the_verdict(tmp_
     (attempt,) = ran.entry("test_b.py")["attempts"]
     assert (attempt["status"], attempt["code"], attempt["limit"]) == ("failed", 1, 1800.0)
     assert attempt["retry"] == "this backend does not retry"
+    assert abs(seconds_between(attempt["started"], attempt["ended"]) - attempt["duration"]) < 1
     assert "AssertionError" in ran.entry("test_b.py")["tail"]
     assert Path(ran.entry("test_a.py")["attempts"][0]["log"]).read_text() == "hello\n"
 
@@ -113,8 +146,59 @@ def test_limits_follow_the_estimate(tmp_path: Path) -> None:
     subprocess.run(
         command(root, tmp_path / "r"), cwd=REPOSITORY, env=environ(tmp_path), stdout=subprocess.DEVNULL, check=True
     )
-    found = json.loads((tmp_path / "r/results.json").read_text())
+    found = read_results(tmp_path / "r")
     assert found["files"][0]["attempts"][0]["limit"] == 2500.0
+
+
+@pytest.mark.parametrize(
+    ("est_time", "said"),
+    [
+        (70000, "their est_times to 38.9 h; the CI ends the job after 24.0 h: it cannot finish there"),
+        (40000, "the limits of the 2 files add up to 27.8 h, their est_times to 22.2 h"),
+    ],
+)
+def test_files_that_may_outlast_their_job_are_warned_of_before_the_start(
+    tmp_path: Path, est_time: int, said: str
+) -> None:
+    machine(tmp_path)
+    root = tree(tmp_path, {"test_a.py": "print('it began')\n", "test_b.py": ""}, est_time=est_time)
+    ran = subprocess.run(
+        command(root, tmp_path / "r"),
+        cwd=REPOSITORY,
+        env=environ(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    assert said in ran.stdout
+    assert ran.stdout.index(said) < ran.stdout.index("it began")
+
+
+def test_what_was_reaped_is_told_with_the_accelerator_memory_that_it_held(tmp_path: Path) -> None:
+    folder = machine(tmp_path)
+    root = tree(tmp_path, {"test_a.py": HOLDER.format(holders=str(folder / "holders"))})
+    ran = subprocess.run(
+        [sys.executable, "-c", RUNNING, json.dumps({"root": str(root), "results": str(tmp_path / "r"), **STAND_IN})],
+        cwd=REPOSITORY,
+        env=environ(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (engine, other) = sorted(json.loads(ran.stdout)["reaped"], key=lambda found: found["command"], reverse=True)
+    assert (engine["command"], engine["memory"]) == ("sleep 63", 3 << 30)
+    assert (other["command"], other["memory"]) == ("sleep 62", None)
+
+
+HOLDER = """
+import subprocess, sys
+held = subprocess.Popen(["sleep", "63"], start_new_session=True, stdin=open("/dev/full"))
+other = subprocess.Popen(["sleep", "62"], start_new_session=True)
+# the second has no device open, so that its number may mean a process of another PID namespace
+open({holders!r}, "w").write(f"{{held.pid}}, 1024, GPU-0\\n{{held.pid}}, 2048, GPU-1\\n{{other.pid}}, 2048, GPU-1\\n")
+"""
+STAND_IN = {"nodes": ["/dev/full"], "backend": "cuda"}
 
 
 def test_five_endings_are_five_statuses(tmp_path: Path) -> None:
@@ -238,7 +322,7 @@ def test_a_signal_ends_the_file_and_keeps_what_is_known(tmp_path: Path) -> None:
     started.send_signal(signal.SIGINT)
     assert started.wait(30) == 130
     assert not alive(pids_in(noted)[0])
-    found = json.loads((tmp_path / "r/results.json").read_text())
+    found = read_results(tmp_path / "r")
     assert [entry["verdict"] for entry in found["files"]] == ["passed", "not run", "not run"]
     assert found["files"][1]["attempts"][0]["status"] == "interrupted"
 
@@ -248,35 +332,6 @@ def test_a_grandchild_that_keeps_stdout_open_does_not_hang(tmp_path: Path) -> No
     ran = run(tmp_path, {"test_a.py": "import subprocess\nsubprocess.Popen(['sleep', '61'], start_new_session=True)\n"})
     assert ran.code == 0
     assert time.monotonic() - started < 15
-
-
-RETRYING = """
-import json, os, sys
-from ci.registration import Registration
-from ci.results import results_json
-from ci.scripts import ScriptRun, run_scripts
-from ci.show_output import Output
-from ci.supervise import Stop
-root, results = sys.argv[1:]
-registrations = tuple(
-    Registration(file=f"tests/e2e/{name}", line=1, backend="rocm", suite="stage-c-4-gpu-mi350", est_time=1.0)
-    for name in sorted(os.listdir(f"{root}/tests/e2e"))
-)
-stop = Stop()
-with stop.listening():
-    outcome = run_scripts(
-        ScriptRun(
-            title="stage-c-4-gpu-mi350", python=sys.executable, workspace=root, backend="rocm",
-            registrations=registrations, env=dict(os.environ), keep_going=True, attempts=2, results=results,
-            grace=5.0, timeout=None, retry_pause=0.1, shared=results,
-        ),
-        Output(),
-        stop,
-    )
-with open(f"{results}/results.json", "w") as stream:
-    stream.write(results_json(outcome, {}))
-sys.exit(outcome.exit_code)
-"""
 
 
 def test_a_pass_on_a_retry_is_flaky_and_never_a_plain_pass(tmp_path: Path) -> None:
@@ -294,16 +349,13 @@ if not os.path.exists({str(tmp_path / "tried")!r}):
             "tests/e2e/test_c_never.py": "raise RuntimeError('NCCL')\n",
         },
     )
+    given = {"root": str(root), "results": str(tmp_path / "r"), "backend": "rocm", "attempts": 2}
     ran = subprocess.run(
-        [sys.executable, "-c", RETRYING, str(root), str(tmp_path / "r")],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", RUNNING, json.dumps(given)], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
-    found = json.loads((tmp_path / "r/results.json").read_text())
+    found = json.loads(ran.stdout)
     entries = {entry["file"][10:]: entry for entry in found["files"]}
-    assert ran.returncode == 1, ran.stderr
+    assert found["exit_code"] == 1
     assert {name: entry["verdict"] for name, entry in entries.items()} == {
         "test_a_once.py": "flaky",
         "test_b_always.py": "failed",
@@ -314,7 +366,8 @@ if not os.path.exists({str(tmp_path / "tried")!r}):
     assert entries["test_b_always.py"]["attempts"][1]["retry"] == "it was attempt 2 of 2"
     (only,) = entries["test_c_never.py"]["attempts"]
     assert only["retry"] == "runtime error is not retried: RuntimeError: NCCL"
-    assert "assertion is retried: AssertionError: accuracy 0.41 is below 0.45" in ran.stdout
+    first, _ = entries["test_a_once.py"]["attempts"]
+    assert first["retry"] == "assertion is retried: AssertionError: accuracy 0.41 is below 0.45"
 
 
 def test_a_gpu_session_of_the_sample_from_end_to_end(tmp_path: Path) -> None:
@@ -329,6 +382,6 @@ def test_a_gpu_session_of_the_sample_from_end_to_end(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = json.loads((tmp_path / "r/stage-c-4-gpu-h200/results.json").read_text())
+    found = read_results(tmp_path / "r/stage-c-4-gpu-h200")
     assert [entry["verdict"] for entry in found["files"]] == ["passed", "passed"]
     assert {ref["name"] for ref in found["facts"]["refs"]} == {"sglang", "megatron"}
