@@ -36,6 +36,10 @@ from ci.show_output import Output
 from ci.supervise import Stop
 given = {"attempts": 1, "retry_pause": 0.1, "python": sys.executable, **json.loads(sys.argv[1])}
 root, results = given.pop("root"), given["results"]
+if (user := given.pop("user", None)) is not None:
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
 registrations = tuple(
     Registration(file=f"tests/e2e/{name}", line=1, backend=given["backend"], suite="stage", est_time=1.0)
     for name in sorted(os.listdir(f"{root}/tests/e2e"))

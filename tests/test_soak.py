@@ -13,7 +13,6 @@ from ci.sources import obtain
 from tests.processes import alive, pids_in
 from tests.repositories import commit, dependency, repository
 from tests.test_cpu import start
-from tests.test_scripts import run as run_scripts
 from tests.test_sources import obtaining
 
 pytestmark = pytest.mark.long
@@ -62,60 +61,3 @@ def test_x():
         assert code in {0, 130} or (code == -asked and not noted.exists()), code
         assert not [pid for pid in pids_in(noted) if alive(pid)], number
         os.sync()
-
-
-HOSTILE = (
-    # ignores SIGTERM after a double fork
-    """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        note(os.getpid())
-        while True:
-            time.sleep(9)
-    os._exit(0)
-os.wait()
-""",
-    # a burst of sessions
-    """
-import os, time
-for _ in range(20):
-    if os.fork() == 0:
-        os.setsid()
-        note(os.getpid())
-        time.sleep(60)
-        os._exit(0)
-""",
-    # much output in one line, and invalid bytes
-    "import os\nos.write(1, b'x' * 5_000_000)\nos.write(1, b'\\xff\\n')\n",
-    # crashes, and leaves a child
-    """
-import os, subprocess
-note(subprocess.Popen(["sleep", "77"], start_new_session=True).pid)
-os.kill(os.getpid(), 11)
-""",
-    # exits at once, and leaves one that closed everything and cleared its environment
-    """
-import os
-if os.fork() == 0:
-    os.setsid()
-    note(os.getpid())
-    os.closerange(0, 99)
-    os.execve("/bin/sleep", ["sleep", "78"], {})
-os._exit(3)
-""",
-)
-
-
-def test_fifty_hostile_files_in_a_row_leave_nobody(tmp_path: Path) -> None:
-    noted = tmp_path / "pids"
-    note = f"def note(pid):\n    with open({str(noted)!r}, 'a') as stream:\n        stream.write(f'{{pid}}\\n')\n"
-    files = {f"test_{number:02}.py": note + HOSTILE[number % len(HOSTILE)] for number in range(50)}
-    ran = run_scripts(tmp_path, files, "--bypass-fastfail")
-    assert ran.code == 1
-    assert len(ran.verdicts) == 50
-    assert len(pids_in(noted)) > 100
-    assert not [pid for pid in pids_in(noted) if alive(pid)]
-    assert {entry["attempts"][0]["status"] for entry in ran.results["files"]} == {"passed", "failed", "signalled"}
