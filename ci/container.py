@@ -62,7 +62,7 @@ def run_command(run: ContainerRun) -> list[str]:
         *(run.engine, "run", "--rm", "--init"),
         *("--name", run.name, "--label", f"{LABEL}={run.owner}"),
         *(() if run.pull else ("--pull=never",)),
-        *run.options,
+        *(_option(run.engine, option) for option in run.options),
         *(part for mount in run.mounts for part in ("--mount", _mount(mount))),
         *(part for name in run.variables for part in ("--env", name)),
         *("--env", f"CI_CACHE_DIR={run.cache}"),
@@ -186,6 +186,12 @@ def _escaped(text: str) -> str:
         for byte in text.encode("utf-8", "surrogateescape")
     )
     return f"$'{shown}'"
+
+
+def _option(engine: str, option: str) -> str:
+    """As this engine knows it: podman 4 takes ``--gpus`` and does nothing, what podman 5 makes of it is a device."""
+    name, _, value = option.partition("=")
+    return f"--device=nvidia.com/gpu={value}" if engine == "podman" and name == "--gpus" else option
 
 
 def _mount(mount: Mount) -> str:

@@ -111,6 +111,11 @@ def test_the_command_of_a_rocm_stage() -> None:
     )
 
 
+def test_podman_is_given_gpus_as_it_takes_them() -> None:
+    assert "--device=nvidia.com/gpu=all" in run_command(composed("cuda", engine="podman"))
+    assert "--gpus=all" not in run_command(composed("cuda", engine="podman"))
+
+
 def test_giving_back_touches_roots_files_alone() -> None:
     command = give_back_command(PLAIN, ["/a", "/b c"], uid=7, gid=8)
     assert shlex.join(command).endswith(

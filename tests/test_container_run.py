@@ -248,9 +248,11 @@ def test_a_killed_client_leaves_no_container(tmp_path: Path, engine: Engine) -> 
 def test_a_killed_run_stops_its_container_through_the_client(tmp_path: Path, engine: Engine) -> None:
     run, started = waiting(tmp_path, engine)
     (name,) = engine.containers
+    (client,) = engine.runs()
     started.kill()
     started.wait()
-    wait_for(lambda: not alive(engine.pid(name)), 40)
+    wait_for(lambda: not alive(client["pid"]), 40)
+    assert not alive(engine.pid(name))
     assert (tmp_path / "torn").exists()
     assert run.verdicts() == ["not run"]
 
