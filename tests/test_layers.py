@@ -37,8 +37,30 @@ DECISIONS = (
         "limits",
         "mark",
     ),
+    *(
+        "challenges",
+        "image_tags",
+        "manifests",
+        "registry_addresses",
+        "registry_answers",
+        "registry_errors",
+        "tag_pages",
+    ),
 )
-EDGES = {"os", "subprocess", "socket", "shutil", "pathlib", "tempfile", "sys", "signal", "io", "time", "yaml"}
+EDGES = {
+    "os",
+    "subprocess",
+    "socket",
+    "shutil",
+    "pathlib",
+    "tempfile",
+    "sys",
+    "signal",
+    "io",
+    "time",
+    "yaml",
+    "requests",
+}
 
 
 def imported(module: str) -> set[str]:
