@@ -157,8 +157,7 @@ class Http:
         headers = {**request.headers, "Accept-Encoding": "identity"}
         if authorization is not None:
             headers["Authorization"] = authorization
-        with requests.Session() as session:
-            session.auth = _as_it_is  # else requests takes a password from ~/.netrc
+        with _session() as session:
             try:
                 with session.request(
                     request.method,
@@ -219,6 +218,19 @@ class Http:
         raise _TryAgainError(Unreachable(f"{where}: {host}: {_reason(error)}", hint=hint)) from error
 
 
+def _session() -> "requests.Session":
+    """A session that does nothing of its own accord."""
+    import requests
+
+    class Plain(requests.Session):
+        def get_redirect_target(self, resp: requests.Response) -> None:
+            """Else requests reads the whole body of a redirect, even of one that it is not to follow."""
+
+    session = Plain()
+    session.auth = _as_it_is  # else requests takes a password from ~/.netrc
+    return session
+
+
 def _as_it_is(request: "requests.PreparedRequest") -> "requests.PreparedRequest":
     return request
 
@@ -230,13 +242,13 @@ def _reason(error: BaseException) -> str:
 
     timeouts = (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError)
     cause: BaseException | None = error
-    reason = None
+    reason = timed_out = None
     while cause is not None:
-        if isinstance(cause, timeouts):
-            return "no answer in time"
         if isinstance(cause, OSError) and cause.strerror:
             reason = show(cause.strerror, 100)
         elif isinstance(cause, urllib3.exceptions.IncompleteRead):
             reason = "the answer breaks off"
+        elif isinstance(cause, timeouts):  # urllib3 also counts what is refused among these
+            timed_out = "no answer in time"
         cause = cause.__cause__ or cause.__context__
-    return reason or f"the connection broke ({type(error).__name__})"
+    return reason or timed_out or f"the connection broke ({type(error).__name__})"
