@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import shutil
+import ssl
 import subprocess
 import threading
 import time
@@ -162,13 +163,14 @@ def basic(user: str, password: str) -> str:
 
 @dataclass(frozen=True)
 class Says:
-    """One answer. ``length``: the Content-Length to claim; ``hangs``: it never comes."""
+    """One answer. ``length``: the Content-Length to claim; ``hangs``: it never comes; ``trickles``: it never ends."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     length: int | None = None
     hangs: bool = False
+    trickles: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,17 @@ class Asked:
 class StandIn:
     """A server that gives the answers it was told to, the last one again and again, and notes what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
         self.answers: dict[tuple[str, str], list[Says]] = {}
         self.asked: list[Asked] = []
         self._ended = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign] # clients that hang up are expected
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -233,3 +240,6 @@ class StandIn:
         request.send_header("Content-Length", str(len(says.body) if says.length is None else says.length))
         request.end_headers()
         request.wfile.write(says.body)
+        while says.trickles and not self._ended.wait(0.05):
+            request.wfile.write(b" ")
+            request.wfile.flush()

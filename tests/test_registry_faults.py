@@ -2,11 +2,14 @@
 
 import base64
 import json
+import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -280,6 +283,11 @@ def test_an_answer_that_breaks_off_is_never_taken_for_whole(server: StandIn, reg
     assert "the answer breaks off (so 4 times)" in str(unknown(registry))
 
 
+def test_an_answer_that_trickles_does_not_outlast_the_time_for_all(server: StandIn) -> None:
+    server.on(DEV, Says(length=len(DATA) << 10, trickles=True))
+    assert "sends too slowly" in str(unknown(registry_on(server.host, patience=Patience(total=1.0))))
+
+
 def test_an_answer_without_end_is_cut_off(server: StandIn, registry: Registry) -> None:
     server.on(DEV, Says(body=b" " * (5 << 20)))
     assert "sends more than 4 MiB" in str(unknown(registry))
@@ -503,6 +511,41 @@ def test_a_token_server_that_refuses_is_named_with_the_origin_of_the_credentials
     assert f"{tokens.host} answers 401" in str(error)
     assert "the credentials of a test" in str(error)
     assert "pa55" not in str(error)
+
+
+@pytest.mark.parametrize("trusted", ["trusted", "not trusted"])
+def test_a_token_server_with_tls_is_asked_only_if_its_certificate_is_trusted(
+    server: StandIn, trusted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = self_signed(tmp_path)
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    if trusted == "trusted":
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    tokens = StandIn(certificate)
+    try:
+        tokens.on("/token", Says(body=b'{"token":"t"}'))
+        server.on(DEV, challenge(f"https://{tokens.host}/token"), IMAGE)
+        answer = registry_on(server.host, KNOWN).digest_of("dev")
+    finally:
+        tokens.end()
+    if trusted == "trusted":
+        assert isinstance(answer, Present)
+    else:
+        assert isinstance(answer, Unknown)
+        assert f"the certificate of {tokens.host} is not trusted" in str(answer.error)
+        assert tokens.asked == []
+
+
+def self_signed(folder: Path) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    file = folder / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key"), "-out", str(folder / "cert")]
+    subprocess.run(command, check=True, capture_output=True)
+    file.write_text((folder / "key").read_text() + (folder / "cert").read_text())
+    return file
 
 
 def test_a_password_goes_to_a_registry_that_asks_for_it_and_only_then(server: StandIn) -> None:
