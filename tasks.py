@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from ci.inventory_file import OWN_INVENTORY, load_inventory
 from ci.main import guarded
-from ci.options import EVENT, FORMAT, POLICY, REFS, WORKSPACE, Option, ref_options
+from ci.options import EVENT, FORMAT, PLAN, POLICY, REFS, WORKSPACE, Option, ref_options
 
 BACKEND = (Option(name="backend", value="NAME", default="cpu", help="cpu, cuda or rocm"),)
 IMAGE = (
@@ -62,6 +62,14 @@ def refs(given: Mapping[str, Any]) -> int:
     from ci import commands
 
     return commands.refs(given)
+
+
+@command(*WORKSPACE, *EVENT, *POLICY, *REFS, *DEPENDENCIES, *PLAN, *FORMAT)
+def plan(given: Mapping[str, Any]) -> int:
+    """The whole run of a trigger: every stage, its partitions and files, or why it does not start."""
+    from ci import plan_command
+
+    return plan_command.plan(given)
 
 
 @command(*WORKSPACE, *EVENT, *POLICY, *FORMAT, positional="test_file")

@@ -23,7 +23,7 @@ from ci.workspace import Workspace, find_workspace
 
 def policy(given: Mapping[str, Any]) -> int:
     """Print the policy and the origin of each part."""
-    _, inventory, facts = _read(given)
+    _, inventory, facts = read_given(given)
     decided = resolve_policy(for_backend(facts.trigger, _backend(given, inventory)), inventory)
     fields = ("cadence", "raw_labels", "include_labels", "admit_nightly", "bypass_fastfail", "write_baseline")
     values = {name: getattr(decided, name) for name in fields}
@@ -44,7 +44,7 @@ def refs(given: Mapping[str, Any]) -> int:
     from ci.commits import show_url
     from ci.run_sources import resolve_decision
 
-    workspace, inventory, facts = _read(given)
+    workspace, inventory, facts = read_given(given)
     decided = decide_refs(facts.refs, inventory, _backend(given, inventory))
     for warning in decided.warnings:
         warn(warning)
@@ -74,7 +74,7 @@ def refs(given: Mapping[str, Any]) -> int:
 
 def explain(given: Mapping[str, Any]) -> int:
     """Print why a test runs or not."""
-    workspace, inventory, facts = _read(given)
+    workspace, inventory, facts = read_given(given)
     tree = read_tree(workspace.root, inventory, cache=cache_dir())
     file = _relative(given["test_file"], workspace, given["started_in"])
     explanations = explain_test(file, tree, facts, inventory)
@@ -121,7 +121,8 @@ def image_inputs(given: Mapping[str, Any]) -> int:
     return ExitCode.OK
 
 
-def _read(given: Mapping[str, Any]) -> tuple[Workspace, Inventory, Facts]:
+def read_given(given: Mapping[str, Any]) -> tuple[Workspace, Inventory, Facts]:
+    """Workspace, its inventory, and the facts that the options of a task name."""
     started_in: Path = given["started_in"]
     workspace = find_workspace(given["workspace"], environ=os.environ, started_in=started_in)
     inventory = workspace.inventory

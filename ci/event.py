@@ -13,7 +13,10 @@ _SHAPES = (("pull_request", "pull_request"), ("schedule", "schedule"), ("inputs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What the payload says. ``inputs``: dispatch inputs with a value that is not empty."""
+    """What the payload says. ``inputs``: dispatch inputs with a value that is not empty.
+
+    ``action``: of a pull request, as ``closed``. ``fork``: its head is in another repository, or in none any more.
+    """
 
     name: str
     labels: tuple[str, ...] = ()
@@ -21,6 +24,8 @@ class Event:
     number: int | None = None
     schedule: str = ""
     head: str = ""
+    action: str = ""
+    fork: bool = False
     inputs: Mapping[str, str]
 
 
@@ -51,6 +56,8 @@ def parse_event(source: bytes, *, name: str | None, origin: str) -> Event:
         number=reader.integer(pull, "number"),
         schedule=reader.text(reader.root, "schedule"),
         head=reader.text(reader.mapping(pull, "head"), "sha"),
+        action=reader.text(reader.root, "action") if pull else "",
+        fork=reader.is_fork(pull),
         inputs=reader.inputs(),
     )
 
@@ -90,6 +97,14 @@ class _Payload:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise self._wrong(name, "a positive whole number")
         return value
+
+    def is_fork(self, pull: dict[str, Any]) -> bool:
+        """A payload that names neither side is a person's own, and no fork."""
+        head, base = self.mapping(pull, "head"), self.mapping(pull, "base")
+        if "repo" not in head and "repo" not in base:
+            return False
+        names = [self.text(self.mapping(side, "repo"), "full_name").lower() for side in (head, base)]
+        return not names[0] or names[0] != names[1]
 
     def inputs(self) -> dict[str, str]:
         """Dispatch inputs as texts: GitHub hands booleans over as JSON booleans or as `true`/`false`."""

@@ -52,6 +52,17 @@ def diff_of_checkout(folder: Path) -> Diff | Unusable:
         return Unusable(f"{show(folder)} cannot be read ({show(error, 120)})")
 
 
+def is_merge(folder: Path) -> bool:
+    """Whether ``HEAD`` has a second parent, as the commit has that GitHub tests a pull request by."""
+    try:
+        top = checkout_top(folder)
+        return top is not None and bool(
+            run("rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^2", cwd=top, options=_OPTIONS)
+        )
+    except GitError:
+        return False
+
+
 def diff_of_file(path: Path) -> Diff | Unusable:
     """The diff in a file, as ``--diff FILE`` gives it. Never raises."""
     try:

@@ -152,6 +152,20 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """One run of the CI for a trigger. ``group``: how the name of its concurrency group begins (spec §10).
+
+    ``closed``: a pull request that is closed starts it too, only to cancel what runs.
+    """
+
+    name: str
+    title: str
+    backends: tuple[str, ...]
+    group: str
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """How PR labels and cadences choose domain labels (spec §4)."""
 
@@ -192,6 +206,7 @@ class Inventory:
     dependencies: Mapping[str, Dependency]
     backends: Mapping[str, Backend]
     stages: Mapping[str, Stage]
+    workflows: Mapping[str, Workflow]
     labels: Mapping[str, str]
     scope: Scope
     crons: Mapping[str, str]

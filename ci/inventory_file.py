@@ -20,6 +20,7 @@ from ci.inventory import (
     StageName,
 )
 from ci.inventory_backends import read_backend
+from ci.inventory_workflows import check_workflows, read_workflow
 from ci.policy import CADENCES
 from ci.ref import ref_name_fault
 from ci.text import did_you_mean, show
@@ -72,7 +73,8 @@ def parse_inventory(source: str, *, origin: str) -> Inventory:
 
 
 _SECTIONS = (
-    "workspace", "dependencies", "backends", "stages", "labels", "scope", "crons", "discovery", "no_gpu_paths",
+    "workspace", "dependencies", "backends", "stages", "workflows", "labels", "scope", "crons", "discovery",
+    "no_gpu_paths",
 )  # fmt: skip
 
 
@@ -88,8 +90,12 @@ def _inventory(reader: Reader, root: yaml.Node) -> Inventory | None:
         top.node("backends"), "backends", lambda name, node: read_backend(reader, name, node, declared)
     )
     stages = reader.each(top.node("stages"), "stages", lambda name, node: _stage(reader, name, node, backends))
+    workflows = reader.each(
+        top.node("workflows"), "workflows", lambda name, node: read_workflow(reader, name, node, tuple(backends))
+    )
     crons = reader.each(top.node("crons"), "crons", lambda name, node: reader.one_of(node, f"crons.{name}", CADENCES))
     _check_needs(reader, top.node("stages"), stages)
+    check_workflows(reader, top.node("workflows"), workflows, stages)
     _check_unique(reader, top.node("backends"), "register", {name: entry.register for name, entry in backends.items()})
     for field in ("directive", "lock_key", "repository_variable", "root_variable"):
         values = {name: getattr(entry, field) for name, entry in dependencies.items()}
@@ -108,6 +114,7 @@ def _inventory(reader: Reader, root: yaml.Node) -> Inventory | None:
         dependencies=_frozen(dependencies),
         backends=_frozen(backends),
         stages=_frozen(stages),
+        workflows=_frozen(workflows),
         labels=_frozen(labels),
         scope=parts[1],
         crons=_frozen(crons),

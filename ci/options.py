@@ -139,6 +139,17 @@ ENVIRONMENT = (
         help="do not install this requirement (a wheel that this machine cannot have); said in the results",
     ),
 )
+PLAN = (
+    Option(name="workflow", value="NAME", help="pr-test or pr-test-rocm (else both)"),
+    Option(
+        name="diff", value="FILE", help="`git diff --name-status -z -M HEAD^1 HEAD` of the pull request (else git's)"
+    ),
+    Option(name="number", value="N", default=0, read=_count, help="the number of the pull request"),
+    Option(name="fork", help="the pull request comes from a fork"),
+    Option(name="called-ref", value="REF", help="the ref that a calling workflow tests"),
+    Option(name="image", value="TAG", help="the tag of the image"),
+    Option(name="files", help="list every file and command"),
+)
 FORMAT = (Option(name="format", value="F", default="text", read=_format, help="text or json"),)
 
 

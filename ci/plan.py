@@ -49,6 +49,23 @@ def plan_stage(
     return StagePlan(stage=stage, partition=partition, policy=policy, selection=selection, enabled=enabled)
 
 
+def plan_partitions(registrations: Iterable[Registration], stage: Stage, policy: Policy) -> tuple[StagePlan, ...]:
+    """Every partition of the stage, by id; a stage that has one is whole, without a number."""
+    selection = select(registrations, backend=stage.backend, suite=stage.name, policy=policy)
+    size = stage.partitions
+    return tuple(
+        StagePlan(
+            stage=stage,
+            partition=Partition(number, size) if size > 1 else None,
+            policy=policy,
+            selection=selection,
+            # a whole stage runs in the order of its files, as it does by itself
+            enabled=part if size > 1 else selection.enabled,
+        )
+        for number, part in enumerate(shard(selection.enabled, size))
+    )
+
+
 def narrowed(plan: StagePlan, files: Sequence[str]) -> StagePlan:
     """The plan with these of its files alone.
 

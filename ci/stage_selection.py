@@ -21,6 +21,7 @@ class Cause(enum.StrEnum):
     ADDED = "added"
     NOT_RUNNABLE = "not-runnable"
     UNREACHED = "unreached"
+    CLOSED = "closed"  # the run only cancels
 
 
 _STARTS = frozenset({Cause.NOT_FILTERED, Cause.UNUSABLE_DIFF, Cause.AFFECTED, Cause.ADDED})
