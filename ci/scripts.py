@@ -3,7 +3,6 @@
 import datetime as dt
 import json
 import re
-import signal
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -21,13 +20,13 @@ from ci.ports import port_range
 from ci.registration import Registration
 from ci.results import Attempt, FileResult, Status, SuiteOutcome, Verdict
 from ci.retry import decide
+from ci.script_end import oom_kills, signal_name, status_of
 from ci.show_output import Output
-from ci.supervise import Ended, Stop, Supervisor
+from ci.supervise import Stop, Supervisor
 from ci.text import show
 
 RECORD_VARIABLE = "MILES_CI_GATE_RECORD_DIR"
 _RETRY_LIMIT = 600.0
-_OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +56,8 @@ class ScriptRun:
 def run_scripts(run: ScriptRun, output: Output, stop: Stop) -> SuiteOutcome:
     """Run the files to their verdicts; the caller has ``stop`` listen.
 
-    Stops at the first failure unless ``keep_going``, and at once when accelerator memory does not come back:
-    the next file would fail for it.
-
-    Raises:
-        InfrastructureError: the results cannot be written.
+    Stops at the first failure unless ``keep_going``, and at once when the next file could not run here: its
+    folder cannot be written, or accelerator memory does not come back.
     """
     started = time.monotonic()
     process.become_reaper()
@@ -76,9 +72,15 @@ def run_scripts(run: ScriptRun, output: Output, stop: Stop) -> SuiteOutcome:
             continue
         output.live(f"[{number}/{len(run.registrations)}] {show(file, 100)}")
         before = used_memory(run.backend, run.env)
-        results[file] = _File(run, registration, output, stop).run()
+        attempts = _File(run, registration, output, stop)
+        try:
+            results[file] = attempts.run()
+        except (InfrastructureError, OSError) as error:
+            # what is known of the files before it must not be lost with it
+            infrastructure = _described(error)
+            results[file] = attempts.known(infrastructure)
         failed = failed or results[file].verdict is Verdict.FAILED
-        infrastructure = memory_fault(run.backend, run.env, before, lambda: stop.count > 0)
+        infrastructure = infrastructure or memory_fault(run.backend, run.env, before, lambda: stop.count > 0)
     output.clear()
     return SuiteOutcome(
         files=tuple(results[registration.file] for registration in run.registrations),
@@ -94,30 +96,41 @@ class _File:
 
     def __init__(self, run: ScriptRun, registration: Registration, output: Output, stop: Stop) -> None:
         self._run, self._registration, self._output, self._stop = run, registration, output, stop
+        self._attempts: list[Attempt] = []
+        self._tail = ""
         self._folder = Path(run.results) / re.sub(r"[^A-Za-z0-9._-]+", "_", registration.file)
 
     def run(self) -> FileResult:
-        """Try until it passes or the rules say that is enough."""
-        attempts: list[Attempt] = []
+        """Try until it passes or the rules say that is enough.
+
+        Raises:
+            InfrastructureError, OSError: it cannot be started, or its folder cannot be written.
+        """
         limit = limit_of(self._registration, self._run.timeout)
         while True:
-            attempt, tail, again = self._attempt(len(attempts) + 1, limit)
-            attempts.append(attempt)
+            attempt, self._tail, again = self._attempt(len(self._attempts) + 1, limit)
+            self._attempts.append(attempt)
             if not again:
-                return self._result(attempts, tail)
+                return self._result()
             limit += _RETRY_LIMIT
             self._output.line(f"{show(self._registration.file)}: trying again in {self._run.retry_pause:g} s")
             until = time.monotonic() + self._run.retry_pause
             while time.monotonic() < until and not self._stop.count:
                 time.sleep(0.1)
             if self._stop.count:
-                return self._result(attempts, tail)
+                return self._result()
+
+    def known(self, reason: str) -> FileResult:
+        """What the attempts so far say, where another could not be made for that reason."""
+        if self._attempts:
+            return self._result()
+        return FileResult(file=self._registration.file, verdict=Verdict.NOT_RUN, reason=reason)
 
     def _attempt(self, number: int, limit: float) -> tuple[Attempt, str, bool]:
         """One start of the file; how it ended, the end of its output, and whether to try again."""
         log = self._folder / f"attempt-{number}.log"
         records = self._folder / f"attempt-{number}-records"
-        ooms = _oom_kills()
+        ooms = oom_kills()
         began, started = dt.datetime.now(dt.UTC), time.monotonic()
         with ExitStack() as stack:
             try:
@@ -144,7 +157,7 @@ class _File:
                 raise InfrastructureError(
                     f"{show(self._run.python)} cannot be started: {show(error.strerror)}", hint="give another --python"
                 ) from error
-        status = _status(ended, interrupted=self._stop.count > 0, oom_killed=_oom_kills() > ooms)
+        status = status_of(ended, interrupted=self._stop.count > 0, oom_killed=oom_kills() > ooms)
         tail = ended.recent.decode("utf-8", "replace")
         again, reason = self._decide(status, tail, number)
         attempt = Attempt(
@@ -194,15 +207,15 @@ class _File:
             if merged:
                 (self._folder / "metrics.json").write_text(json.dumps(merged, indent=1))
 
-    def _result(self, attempts: list[Attempt], tail: str) -> FileResult:
-        last = attempts[-1]
+    def _result(self) -> FileResult:
+        attempts, last = self._attempts, self._attempts[-1]
         verdict = {Status.PASSED: Verdict.PASSED, Status.INTERRUPTED: Verdict.NOT_RUN}.get(last.status, Verdict.FAILED)
         if verdict is Verdict.PASSED and len(attempts) > 1:
             verdict = Verdict.FLAKY
         reason = {
             Status.TIMED_OUT: f"timed out after {last.limit:g} s",
             Status.OUT_OF_MEMORY: "killed because the host was out of memory",
-            Status.SIGNALLED: f"ended by {_signal_name(last.code)}",
+            Status.SIGNALLED: f"ended by {signal_name(last.code)}",
             Status.INTERRUPTED: "interrupted while it ran",
         }.get(last.status)
         if verdict is Verdict.FLAKY:
@@ -212,34 +225,12 @@ class _File:
             verdict=verdict,
             duration=sum(attempt.duration for attempt in attempts),
             reason=reason,
-            tail=tail if verdict is Verdict.FAILED else "",
+            tail=self._tail if verdict is Verdict.FAILED else "",
             attempts=tuple(attempts),
         )
 
 
-def _status(ended: Ended, *, interrupted: bool, oom_killed: bool) -> Status:
-    if ended.timed_out:
-        return Status.TIMED_OUT
-    if ended.code == 0:
-        return Status.PASSED
-    if interrupted:
-        return Status.INTERRUPTED
-    if ended.code == -signal.SIGKILL and oom_killed:
-        return Status.OUT_OF_MEMORY
-    return Status.SIGNALLED if ended.code < 0 else Status.FAILED
-
-
-def _oom_kills() -> int:
-    """How often the kernel killed for memory in our cgroup; 0 where it does not say."""
-    with suppress(OSError, ValueError):
-        for line in _OOM_EVENTS.read_text().splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return 0
-
-
-def _signal_name(code: int) -> str:
-    with suppress(ValueError):
-        return signal.Signals(-code).name
-    return f"signal {-code}"
+def _described(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{show(error.filename)}: {show(error.strerror)}" if error.filename else show(error)
+    return "; ".join(line.strip() for line in str(error).splitlines())

@@ -112,6 +112,20 @@ def test_a_full_disk_costs_the_log_and_not_the_verdicts(tmp_path: Path) -> None:
     in_own_process_table(a_full_disk, tmp_path)
 
 
+def no_room_for_another_folder(tmp_path: Path) -> None:
+    mounted(tmp_path / "r", "nr_inodes=5")
+    ran = run(tmp_path, {"test_a.py": "raise SystemExit(4)\n", "test_b.py": ""}, "--bypass-fastfail")
+    assert "failed: tests/e2e/test_a.py" in ran.output
+    assert "1 failed, 1 not run in" in ran.output
+    assert "No space left on device" in ran.output
+    assert ran.code in {1, 3}
+    assert "Traceback" not in ran.output
+
+
+def test_what_is_known_is_said_when_there_is_no_room_for_the_next_file(tmp_path: Path) -> None:
+    in_own_process_table(no_room_for_another_folder, tmp_path)
+
+
 def interrupt(tmp_path: Path, runner: "subprocess.Popen[bytes]", condition: Callable[[], object]) -> dict[str, Any]:
     """Ctrl-C once the condition holds; the results."""
     wait_for(condition)
