@@ -62,7 +62,8 @@ class Status(enum.StrEnum):
 class Attempt:
     """One start of a file. ``started``, ``ended``: UTC; ``duration``, ``limit`` in seconds; ``peak_memory`` in bytes.
 
-    ``code``: exit code, -N for signal N. ``retry``: why another attempt followed or not.
+    ``code``: exit code, -N for signal N. ``retry``: why another attempt followed or not. ``log``: None when a
+    test deleted it.
     """
 
     number: int
@@ -74,7 +75,7 @@ class Attempt:
     code: int
     retry: str
     peak_memory: int
-    log: str
+    log: str | None
     reaped: tuple[Reaped, ...] = ()
 
 

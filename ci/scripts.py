@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci import process
+from ci.attempt_logs import without_lost_logs
 from ci.errors import InfrastructureError
 from ci.hardware import DEVICE_NODES, memory_of, used_memory
 from ci.limits import limit_of
@@ -82,8 +83,11 @@ def run_scripts(run: ScriptRun, output: Output, stop: Stop) -> SuiteOutcome:
         failed = failed or results[file].verdict is Verdict.FAILED
         infrastructure = infrastructure or memory_fault(run.backend, run.env, before, lambda: stop.count > 0)
     output.clear()
+    files, lost = without_lost_logs(results[registration.file] for registration in run.registrations)
+    for line in lost:
+        output.line(line)
     return SuiteOutcome(
-        files=tuple(results[registration.file] for registration in run.registrations),
+        files=files,
         duration=time.monotonic() - started,
         interrupted=stop.count > 0,
         reaped=tuple(found for result in results.values() for attempt in result.attempts for found in attempt.reaped),

@@ -126,6 +126,17 @@ def test_what_is_known_is_said_when_there_is_no_room_for_the_next_file(tmp_path:
     in_own_process_table(no_room_for_another_folder, tmp_path)
 
 
+def test_a_test_that_deletes_its_results_folder_loses_the_log_alone(tmp_path: Path) -> None:
+    deletes = f"import shutil\nprint('lost')\nshutil.rmtree({str(tmp_path / 'r')!r})\n"
+    ran = run(tmp_path, {"test_a.py": "", "test_b.py": deletes, "test_c.py": "print('kept')\n"})
+    assert ran.code == 0, ran.output
+    assert ran.verdicts == {"test_a.py": "passed", "test_b.py": "passed", "test_c.py": "passed"}
+    logs = {entry["file"][-9:]: entry["attempts"][0]["log"] for entry in ran.results["files"]}
+    assert (logs["test_a.py"], logs["test_b.py"]) == (None, None)
+    assert Path(logs["test_c.py"]).read_text() == "kept\n"
+    assert "warning: tests/e2e/test_b.py: the log of attempt 1 is gone" in ran.output
+
+
 def interrupt(tmp_path: Path, runner: "subprocess.Popen[bytes]", condition: Callable[[], object]) -> dict[str, Any]:
     """Ctrl-C once the condition holds; the results."""
     wait_for(condition)
