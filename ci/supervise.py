@@ -172,7 +172,9 @@ class Supervisor:
         except BlockingIOError:
             return True
         try:
-            self._log.write(chunk)
+            rest = memoryview(chunk)
+            while rest:  # a disk that fills up takes a part before it refuses
+                rest = rest[self._log.write(rest) :]
         except OSError as error:
             if not self._log_broken:
                 self._output.line(f"the log cannot be written any more: {show(error.strerror)}")

@@ -112,6 +112,16 @@ def test_a_full_disk_costs_the_log_and_not_the_verdicts(tmp_path: Path) -> None:
     in_own_process_table(a_full_disk, tmp_path)
 
 
+def a_disk_that_is_full_in_the_middle_of_a_write(tmp_path: Path) -> None:
+    mounted(tmp_path / "r", "size=16k")
+    ran = run(tmp_path, {"test_a.py": "import os\nos.write(1, b'x' * 30_000)\n"})
+    assert "the log cannot be written any more: No space left on device" in ran.output
+
+
+def test_a_log_that_took_a_part_of_a_write_is_not_taken_for_whole(tmp_path: Path) -> None:
+    in_own_process_table(a_disk_that_is_full_in_the_middle_of_a_write, tmp_path)
+
+
 def no_room_for_another_folder(tmp_path: Path) -> None:
     mounted(tmp_path / "r", "nr_inodes=5")
     ran = run(tmp_path, {"test_a.py": "raise SystemExit(4)\n", "test_b.py": ""}, "--bypass-fastfail")
