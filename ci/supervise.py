@@ -200,6 +200,12 @@ class Supervisor:
         known = {found.pid for found in self.reaped}
         reaped = process.end_descendants(self._spared, memory_of=self._memory_of)
         self.reaped.extend(found for found in reaped if found.pid not in known)
+        if not reaped:
+            return
+        for found in process.still_alive(self._spared):
+            self._output.line(f"warning: process {found.pid} could not be ended and is still there: {found.command}")
+            # the next try would take as long and end no better
+            self._spared |= {found.pid}
 
 
 def _pipe(child: subprocess.Popen[bytes]) -> int:

@@ -281,6 +281,36 @@ def test_an_unprivileged_runner_ends_what_its_files_leave() -> None:
         assert os.stat(found["files"][0]["attempts"][0]["log"]).st_uid == 65534
 
 
+LOSING_ITS_RIGHTS = """
+import os, sys, time
+from ci import process
+from ci.show_output import Output
+from ci.supervise import Stop, Supervisor
+process.become_reaper()
+code = "import subprocess, time; subprocess.Popen(['sleep', '64'], start_new_session=True); time.sleep(1)"
+with open(os.devnull, "wb") as log:
+    supervisor = Supervisor(Output(), log, Stop(), 1.0)
+    ended = supervisor.run(
+        [sys.executable, "-c", code], cwd="/", env={}, title="", tick=lambda: os.setresuid(65534, 65534, 0)
+    )
+print(ended.code, [found.command for found in supervisor.reaped])
+os.setresuid(0, 0, 0)
+process.end_descendants(frozenset())
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_what_cannot_be_ended_is_said_and_waited_for_once() -> None:
+    started = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, "-c", LOSING_ITS_RIGHTS], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert re.search(r"warning: process [0-9]+ could not be ended and is still there: sleep 64", ran.stdout)
+    assert "0 ['sleep 64']" in ran.stdout
+    assert time.monotonic() - started < 24, "it was waited for more than once"
+
+
 HOSTILE = (
     # ignores SIGTERM after a double fork, and holds a port
     """
