@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import IO
@@ -142,7 +142,9 @@ class Supervisor:
             selector.register(pipe, selectors.EVENT_READ)
             while child.poll() is None:
                 if not selector.get_map():
-                    time.sleep(_TICK)
+                    # it mostly ends a moment after it closed its output: not a whole tick later
+                    with suppress(subprocess.TimeoutExpired):
+                        child.wait(_TICK)
                 elif selector.select(_TICK) and not self._pass_on(pipe):
                     selector.unregister(pipe)
                 tick()
