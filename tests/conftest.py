@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,19 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("here")
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+# a person may lack a registry or root; where the proof is made, a test that does not run proves nothing
+_NOTHING_IS_SKIPPED = os.environ.get("CI") == "true"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skipped test has failed: it lacks something that `.ci/run` has to bring."""
+    report = yield
+    if _NOTHING_IS_SKIPPED and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason}. Where CI=true nothing may be skipped: `.ci/run` has to bring what is missing."
+    return report
 
 
 @pytest.fixture(autouse=True)
